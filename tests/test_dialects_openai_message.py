@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
+from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
 from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -269,6 +269,24 @@ def test_calls_of_a_complete_message_are_not_joined() -> None:
     assert (
         decode_deltas({"tool_calls": calls * 2}, streamed=False) == (ToolCall("", "f", "{}"),) * 2
     )
+
+
+def test_only_the_first_fragment_of_a_custom_call_has_its_type() -> None:
+    first = {"id": "a", "type": "custom", "custom": {"name": "f", "input": ""}}
+    parts = decode_deltas(
+        {"tool_calls": [{"index": 0, **first}]},
+        {"tool_calls": [{"index": 0, "custom": {"input": "x "}}]},
+        {"tool_calls": [{"index": 0, "custom": {"input": "y"}}]},
+    )
+    assert parts == (ToolCall("a", "f", "x y", metadata=(("type", "custom"),)),)
+
+
+def test_an_empty_custom_field_beside_a_function_is_ignored() -> None:
+    both = {"custom": {"input": "", "name": ""}, "function": {"name": "f", "arguments": "{}"}}
+    for kind in ({"type": "function"}, {"type": ""}, {}):
+        assert decode_deltas({"tool_calls": [{"id": "a", **kind, **both}]}, streamed=False) == (
+            ToolCall("a", "f", "{}"),
+        )
 
 
 def test_a_legacy_call_is_joined() -> None:

@@ -53,7 +53,7 @@ def object_fields(value: Json) -> Fields:
 
 def array_objects(value: Json) -> list[Fields]:
     """The objects in an array; items of other types are left out."""
-    return [item for item in array_items(value) if isinstance(item, dict)]
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def array_items(value: Json) -> list[Json]:
@@ -129,9 +129,9 @@ def is_same_json(left: Json, right: Json) -> bool:
 
 def select_metadata(source: Fields, names: Iterable[str]) -> Metadata:
     """The named fields as pairs; empty values and those that JSON cannot preserve are left out."""
-    pairs = ((name, source.get(name)) for name in names)
+    pairs = [(name, source[name]) for name in names if name in source]
     return tuple(
-        pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _survives_json_round_trip(pair)
+        [pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _survives_json_round_trip(pair)]
     )
 
 

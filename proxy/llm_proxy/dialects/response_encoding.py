@@ -34,8 +34,9 @@ def single_line_json(value: Any) -> bytes:
         data = orjson.dumps(value)
     except orjson.JSONEncodeError:  # lone surrogates, which JSON can escape
         data = json.dumps(value, separators=(",", ":")).encode()
-    for raw, escaped in _UNICODE_LINE_ENDS:
-        data = data.replace(raw, escaped)
+    if not data.isascii():
+        for raw, escaped in _UNICODE_LINE_ENDS:
+            data = data.replace(raw, escaped)
     return data
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import chat_message_decoder
-from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
+from llm_proxy.dialects.openai import chat_messages
+from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
 from llm_proxy.turns import FinishReason, Json, Turn, Usage
 
 _CHOICE_LIST_FIELDS: Final = ("results", "outputs", "generations", "choices")
@@ -99,7 +99,7 @@ class CompletionsDecoder:
 def event_output_chars(event: Fields) -> int:
     """How many output characters a stream event adds."""
     return sum(
-        chat_message_decoder.delta_output_chars(_message_of_choice(choice))
+        chat_messages.delta_output_chars(_message_of_choice(choice))
         for choice in _choice_objects(event) or ()
     )
 

@@ -1,4 +1,4 @@
-"""Shared by OpenAI's APIs: errors, the requested model, and stream events.
+"""Shared by OpenAI's APIs: the requested model, errors, and stream events.
 
 An error may replace an event: an event named `error` (Groq), an object of type `error` (vLLM),
 a line `error: {...}` that is not SSE (GPUStack, old llama.cpp), or a bare JSON document with the
@@ -14,10 +14,14 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.base import Dialect, DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.exchange import Request
+from llm_proxy.dialects.openai import errors
+from llm_proxy.exchange import Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.framing.sse import parse_event
+from llm_proxy.turns import Failure
 
 _DONE_DATA: Final = b"[DONE]"
 
@@ -32,6 +36,35 @@ CHAT_PATH: Final = re.compile(r".*/(?:chat|agents|prompts/[^/]+)/completions")
 
 _AZURE_DEPLOYMENT_PATH: Final = re.compile(r"/openai/deployments/([^/]+)/")
 _ERROR_LINE: Final = re.compile(rb"(?:\A|[\r\n])error: *([^\r\n]+)")
+
+
+class OpenAIDialect(Dialect):
+    """What the dialects of OpenAI's APIs share: the requested model, errors and rate limits."""
+
+    cassette_key_headers = ("openai-beta",)
+    errors = errors.ERRORS
+
+    def model(self, request: Request) -> str:
+        """The body's `model`, else the Azure deployment in the path."""
+        return requested_model(request)
+
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
+        """A JSON error body in OpenAI's format; every client prints its message and code."""
+        return error_body(kind, message)
+
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
+        """An HTTP error in the format of the context's provider."""
+        return errors.error_response(status, failure, context, retry_after)
+
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
+        """The `x-ratelimit-*` headers of requests and tokens."""
+        return errors.rate_limit_headers(context)
 
 
 def requested_model(request: Request) -> str:
@@ -61,6 +94,8 @@ def is_done_event(message: bytes) -> bool:
 def decode_event(message: bytes) -> Fields:
     """The JSON document of one event, or of what replaces it; an error is under `error`."""
     event = parse_event(message)
+    if event.data == _DONE_DATA:
+        return {}
     if event.data is not None:
         document = lenient_json.parse_object(event.data)
         if event.event_type == "error" and "error" not in document:

@@ -1,0 +1,487 @@
+"""The messages of chats: those of responses, whole or as deltas, and those of requests.
+
+Servers use different fields for the same thing.  Reasoning comes as `reasoning_content`
+(DeepSeek, xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside
+`reasoning` (OpenRouter), `thinking_blocks` beside `reasoning_content` (LiteLLM), or as blocks
+inside `content` (Mistral, Databricks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import json_api, lenient_json, request_decoding, turn_parts
+from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    first_integer,
+    object_fields,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
+)
+from llm_proxy.dialects.openai.provider_variants import ProviderVariant
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import (
+    Citation,
+    Json,
+    Media,
+    Metadata,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+MESSAGE_METADATA_FIELDS: Final = ("extra_content",)
+"""The metadata fields of a turn that are in its message, and those of a call: Gemini's
+signatures."""
+
+_REASONING_SWITCHES: Final = ("reasoning_effort", "reasoning", "thinking", "enable_thinking")
+"""Fields that enable reasoning: of OpenAI, OpenRouter, DeepSeek and Qwen."""
+
+_REASONING_FIELDS: Final = frozenset(
+    ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+)
+_REASONING_TEXT_FIELDS: Final = ("text", "summary", "thinking")
+"""The text fields of entries of `reasoning_details` and `thinking_blocks`."""
+_REASONING_METADATA_FIELDS: Final = ("type", "format", "id", "index")
+
+_AUDIO_METADATA_FIELDS: Final = ("id", "expires_at")
+_AUDIO: Final = "audio/*"
+"""The media type of audio output: only the request names its format."""
+_IMAGE: Final = "image/*"
+
+_CUSTOM_CALL: Final = ("type", "custom")
+_LEGACY_CALL: Final = ("type", "function_call")
+"""The metadata of calls of other types than `function`."""
+_STANDARD_CALL_FIELDS: Final = ("index", "id", "type", "function", "custom")
+
+_WHOLE_MESSAGE_ORDER: Final = (Reasoning, Text, Refusal, Media, ToolCall)
+"""The order of the fields of a message that does not stream, audio before images."""
+
+KeyedFragments = Iterator[tuple[Hashable, Part]]
+"""Pairs of a key and a fragment; `FragmentJoiner` joins fragments of one kind and key."""
+
+
+class ChatMessageDecoder:
+    """Decodes one message from its deltas, or from the whole message."""
+
+    def __init__(self) -> None:
+        self._fragments = FragmentJoiner()
+        self._call_ids: dict[int, str] = {}
+        """The ID of the latest tool call at each index."""
+
+    def feed(self, delta: Fields, *, streamed: bool) -> None:
+        """Decode one delta, or the whole message, whose tool calls are never joined."""
+        for key, fragment in _decode_fragments(delta):
+            self._fragments.add_fragment(fragment, key)
+        for position, call in enumerate(array_objects(delta.get("tool_calls"))):
+            key = self._tool_call_key(position, call) if streamed else None
+            self._fragments.add_fragment(_decode_tool_call(call), key)
+
+    def decoded_parts(self) -> tuple[Part, ...]:
+        """The parts of the message so far."""
+        return self._fragments.joined_parts()
+
+    def _tool_call_key(self, position: int, call: Fields) -> Hashable:
+        """Index and ID: Gemini gives every call index 0, so the ID must distinguish them."""
+        index = first_integer(call.get("index"))
+        index = position if index is None else index
+        call_id = value_as_text(call.get("id"))
+        open_call_id = self._call_ids.setdefault(index, call_id)
+        starts_call = bool(call_id) and bool(object_fields(call.get("function")).get("name"))
+        if starts_call and open_call_id and open_call_id != call_id:
+            self._call_ids[index] = open_call_id = call_id
+        return index, open_call_id
+
+
+def delta_output_chars(delta: Fields) -> int:
+    """How many output characters a delta adds, the start of a tool call included."""
+    return sum(map(fragment_output_chars, _decode_parts(delta)))
+
+
+def decode_request(body: Fields) -> Conversation:
+    """The conversation in the body of a request."""
+    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
+    response_format = object_fields(body.get("response_format"))
+    json_schema = object_fields(response_format.get("json_schema"))
+    return Conversation(
+        messages,
+        system=request_decoding.first_system_text(messages),
+        tools=(
+            *request_decoding.decode_function_tools(body.get("tools")),
+            *request_decoding.decode_function_tools(body.get("functions")),
+        ),
+        temperature=request_decoding.decode_number(body.get("temperature")),
+        top_p=request_decoding.decode_number(body.get("top_p")),
+        reasoning_enabled=any(
+            request_decoding.is_reasoning_enabled(body.get(name)) for name in _REASONING_SWITCHES
+        ),
+        response_schema=request_decoding.response_schema(
+            response_format, json_schema.get("schema"), response_format.get("schema")
+        ),
+    )
+
+
+def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
+    """The messages of a request; the result of a legacy function has a name but no call ID."""
+    for message in array_objects(body.get("messages")):
+        role = request_decoding.decode_role(message.get("role"))
+        if role == "tool":
+            result = ToolResult(
+                request_decoding.text_or_empty(message.get("tool_call_id")),
+                request_decoding.tool_output_text(message.get("content")),
+                request_decoding.text_or_empty(message.get("name")),
+            )
+            yield request_decoding.request_message(role, [result])
+        elif role is not None:
+            yield request_decoding.request_message(role, _decode_parts(message))
+
+
+def _decode_parts(message: Fields) -> Iterator[Part]:
+    """The parts of a message, or the fragments of a delta."""
+    yield from (fragment for _, fragment in _decode_fragments(message))
+    yield from map(_decode_tool_call, array_objects(message.get("tool_calls")))
+
+
+def _decode_fragments(delta: Fields) -> KeyedFragments:
+    """The fragments of a delta or a message in output order, without its `tool_calls`."""
+    if not _REASONING_FIELDS.isdisjoint(delta):
+        yield from _decode_reasoning(delta)
+    yield from _decode_content(delta.get("content"))
+    if refusal := str_or_empty(delta.get("refusal")):
+        yield "", Refusal(refusal)
+    function = object_fields(delta.get("function_call"))
+    if function.get("name") or function.get("arguments"):
+        call = _decode_call(function, "arguments", metadata=(_LEGACY_CALL,))
+        yield "function_call", call
+    audio = object_fields(delta.get("audio"))
+    if audio.get("data") or audio.get("transcript") or audio.get("id"):
+        media = Media(
+            _AUDIO,
+            base64=str_or_empty(audio.get("data")),
+            transcript=str_or_empty(audio.get("transcript")),
+            metadata=select_metadata(audio, _AUDIO_METADATA_FIELDS),
+        )
+        yield "audio", media
+    for image in array_objects(delta.get("images")):
+        yield None, _decode_image(image)
+    for annotation in array_objects(delta.get("annotations")):
+        yield "", Text("", citations=(_decode_citation(annotation),))
+
+
+def _decode_reasoning(delta: Fields) -> KeyedFragments:
+    """Details repeat the text of `reasoning`, which counts only where they have no text."""
+    details = array_objects(delta.get("reasoning_details") or delta.get("thinking_blocks"))
+    plain_text = str_or_empty(delta.get("reasoning_content")) or str_or_empty(
+        delta.get("reasoning")
+    )
+    details_have_text = any(detail.get(key) for detail in details for key in _REASONING_TEXT_FIELDS)
+    if plain_text and not details_have_text:
+        yield "", Reasoning(plain_text)
+    for detail in details:
+        text = "".join(str_or_empty(detail.get(key)) for key in _REASONING_TEXT_FIELDS)
+        signature = str_or_empty(detail.get("signature"))
+        encrypted = str_or_empty(detail.get("data"))
+        key = value_as_text(detail.get("type")), first_integer(detail.get("index"))
+        if text or signature or encrypted:
+            metadata = select_metadata(detail, _REASONING_METADATA_FIELDS)
+            yield None if encrypted else key, Reasoning(text, signature, encrypted, metadata)
+
+
+def _decode_content(content: Json) -> KeyedFragments:
+    """A string, a list of blocks (Mistral, Databricks), or an object (Cloudflare)."""
+    if isinstance(content, str) and content:
+        yield "", Text(content)
+    elif isinstance(content, list):
+        for block in content:
+            yield from (
+                _decode_content(block)
+                if isinstance(block, str)
+                else _decode_block(object_fields(block))
+            )
+    elif isinstance(content, dict) and content:
+        yield "", Text(lenient_json.compact_json(content))
+
+
+def _decode_block(block: Fields) -> KeyedFragments:
+    """One typed block of a message; unknown types are skipped."""
+    match block.get("type"):
+        case "text":
+            if text := str_or_empty(block.get("text")):
+                yield "", Text(text)
+        case "thinking" | "reasoning":
+            summary = block.get("thinking") or block.get("summary")
+            for item in [{"text": summary}] if isinstance(summary, str) else array_objects(summary):
+                text = str_or_empty(item.get("text"))
+                signature = str_or_empty(item.get("signature"))
+                if text or signature:
+                    yield "", Reasoning(text, signature)
+        case "refusal":
+            if refusal := str_or_empty(block.get("refusal")):
+                yield "", Refusal(refusal)
+        case "image_url":
+            yield None, _decode_image(block)
+        case "input_audio":
+            audio = object_fields(block.get("input_audio"))
+            if data := value_as_text(audio.get("data")):
+                yield None, Media(f"audio/{value_as_text(audio.get('format')) or '*'}", base64=data)
+        case "file":
+            if file_data := object_fields(block.get("file")).get("file_data"):
+                yield None, json_api.decode_media_url(value_as_text(file_data), "*/*")
+        case _:
+            pass
+
+
+def _decode_tool_call(call: Fields) -> ToolCall:
+    """A call or its fragment; unknown fields (Gemini's signatures) become metadata."""
+    call_id = value_as_text(call.get("id"))
+    unknown_fields = (name for name in call if name not in _STANDARD_CALL_FIELDS)
+    metadata = select_metadata(call, unknown_fields)
+    custom = object_fields(call.get("custom"))
+    is_custom = custom.get("name") or custom.get("input")
+    # only the first fragment has the type, and some gateways send empty fields of the other type
+    if (call.get("type") or (is_custom and "custom")) == "custom":
+        return _decode_call(custom, "input", call_id, (_CUSTOM_CALL, *metadata))
+    return _decode_call(object_fields(call.get("function")), "arguments", call_id, metadata)
+
+
+def _decode_call(
+    function: Fields, arguments_field: str, call_id: str = "", metadata: Metadata = ()
+) -> ToolCall:
+    arguments = function.get(arguments_field)
+    return ToolCall(
+        id=call_id,
+        name=value_as_text(function.get("name")),
+        arguments=arguments if isinstance(arguments, str) else value_as_text(arguments),
+        metadata=metadata,
+    )
+
+
+def _decode_image(block: Fields) -> Media:
+    url = value_as_text(object_fields(block.get("image_url")).get("url"))
+    return json_api.decode_media_url(url, _IMAGE)
+
+
+def _decode_citation(annotation: Fields) -> Citation:
+    """A cited page; any other annotation is kept verbatim in `metadata`."""
+    if annotation.get("type") != "url_citation":
+        return Citation(metadata=select_metadata(annotation, annotation))
+    page = object_fields(annotation.get("url_citation"))
+    start, end = first_integer(page.get("start_index")), first_integer(page.get("end_index"))
+    return Citation(
+        url=value_as_text(page.get("url")),
+        title=value_as_text(page.get("title")),
+        quoted=value_as_text(page.get("content")),
+        span=None if start is None or end is None or start >= end else (start, end),
+    )
+
+
+def representable_part(part: Part) -> Part | None:
+    """A part as a message has it; None for media that is neither audio nor an image."""
+    if not isinstance(part, Media):
+        return part
+    if part.media_type.startswith("audio/"):
+        metadata = select_metadata(dict(part.metadata), _AUDIO_METADATA_FIELDS)
+        return replace(part, media_type=_AUDIO, url="", metadata=metadata)
+    if part.media_type.startswith("image/") and part.base64:
+        return Media(part.media_type, base64=part.base64)
+    return Media(_IMAGE, url=part.url) if part.url else None
+
+
+def has_reasoning_details(variant: ProviderVariant) -> bool:
+    """Whether reasoning has its type, its boundaries and a signature."""
+    return variant.reasoning_field == "details"
+
+
+def merged_kinds(variant: ProviderVariant) -> frozenset[type[Part]]:
+    """The kinds of parts whose neighbours are merged, since no boundary is between them."""
+    return frozenset(
+        (Text, Refusal) if has_reasoning_details(variant) else (Text, Refusal, Reasoning)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessageEncoder:
+    """Encodes messages of prepared turns in one provider's variant of the format.
+
+    Raises `NotRepresentable` for a second audio, or a second legacy call.
+    """
+
+    variant: ProviderVariant
+    split_text: Callable[[str], Iterable[str]]
+    uses_functions: bool = False
+    """Whether a call is a legacy `function_call`."""
+
+    def encode_message(self, turn: Turn) -> Document:
+        """The whole message of a turn, its parts sorted by field."""
+        parts = turn_parts.merge_neighbours(
+            sorted(turn.parts, key=_place_in_message), merged_kinds(self.variant)
+        )
+        self._check_single_parts(parts)
+        message: Document = {"role": "assistant", "content": None, "refusal": None}
+        for position, part in enumerate(parts):
+            for name, value in self._encode_part(part, position).items():
+                message[name] = _merge_field_values(message.get(name), value)
+        if not parts:
+            message["content"] = ""
+        return message
+
+    def encode_deltas(self, turn: Turn) -> Iterator[Document]:
+        """The message of a turn as deltas, tool calls one after the other.
+
+        The first delta holds the role.
+        """
+        self._check_single_parts(turn.parts)
+        has_text = not turn.parts or any(isinstance(part, Text) for part in turn.parts)
+        yield {"role": "assistant", "content": "" if has_text else None, "refusal": None}
+        call_index = 0
+        for position, part in enumerate(turn.parts):
+            match part:
+                case Text():
+                    for piece in self.split_text(part.text):
+                        yield {"content": piece}
+                    if part.citations:
+                        yield _encode_citations(part)
+                case Reasoning():
+                    pieces = list(self.split_text(self._readable_text(part))) or [""]
+                    for at, piece in enumerate(pieces, 1):
+                        is_last = at == len(pieces)
+                        yield self._encode_reasoning(part, piece, position, is_last=is_last)
+                case Refusal():
+                    for piece in self.split_text(part.text):
+                        yield {"refusal": piece}
+                case Media(transcript=transcript) if transcript:
+                    yield _encode_media(part, "")
+                    for piece in self.split_text(transcript):
+                        yield {"audio": {"transcript": piece}}
+                case ToolCall() if not self.uses_functions:
+                    yield from self._encode_call_deltas(part, call_index)
+                    call_index += 1
+                case _:
+                    yield self._encode_part(part, position)
+
+    def _check_single_parts(self, parts: Sequence[Part]) -> None:
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        sounds = [part for part in parts if isinstance(part, Media) and part.media_type == _AUDIO]
+        if (self.uses_functions and len(calls) > 1) or len(sounds) > 1:
+            raise NotRepresentable(
+                "openai-chat says one function call, and one sound, in a message"
+            )
+
+    def _encode_part(self, part: Part, position: int) -> Document:
+        match part:
+            case Text():
+                return {"content": part.text, **(_encode_citations(part) if part.citations else {})}
+            case Reasoning():
+                return self._encode_reasoning(
+                    part, self._readable_text(part), position, is_last=True
+                )
+            case Refusal():
+                return {"refusal": part.text}
+            case ToolCall() if self.uses_functions:
+                return {"function_call": {"name": part.name, "arguments": part.arguments}}
+            case ToolCall():
+                return {"tool_calls": [_encode_call(part, part.arguments)]}
+            case Media():
+                return _encode_media(part, part.transcript)
+            case ToolResult():
+                return {}  # a response has none
+
+    def _encode_call_deltas(self, call: ToolCall, index: int) -> Iterator[Document]:
+        if self.variant.sends_whole_tool_calls:
+            yield {"tool_calls": [{"index": index, **_encode_call(call, call.arguments)}]}
+            return
+        yield {"tool_calls": [{"index": index, **_encode_call(call, "")}]}
+        kind, arguments_field = _call_fields(call)
+        for piece in self.split_text(call.arguments):
+            yield {"tool_calls": [{"index": index, kind: {arguments_field: piece}}]}
+
+    def _readable_text(self, part: Reasoning) -> str:
+        return "" if has_reasoning_details(self.variant) and part.redacted else part.text
+
+    def _encode_reasoning(
+        self, part: Reasoning, text: str, position: int, *, is_last: bool
+    ) -> Document:
+        """A piece of reasoning; of an entry of `reasoning_details`, the last has the signature."""
+        match self.variant.reasoning_field:
+            case "blocks":
+                text_block: Document = {"type": "text", "text": text}
+                return {"content": [{"type": "thinking", "thinking": [text_block]}]}
+            case "details":
+                detail: Document = {
+                    "type": "reasoning.encrypted" if part.redacted else "reasoning.text",
+                    **dict(select_metadata(dict(part.metadata), _REASONING_METADATA_FIELDS)),
+                    "index": position,
+                }
+                if part.redacted:
+                    detail["data"] = part.redacted
+                else:
+                    is_summary = detail["type"] == "reasoning.summary"
+                    detail["summary" if is_summary else "text"] = text
+                    if is_last and part.signature:
+                        detail["signature"] = part.signature
+                return {"reasoning": text or None, "reasoning_details": [detail]}
+            case name:
+                return {name: text}
+
+
+def _place_in_message(part: Part) -> tuple[int, bool]:
+    is_image = isinstance(part, Media) and part.media_type != _AUDIO
+    return _WHOLE_MESSAGE_ORDER.index(type(part)), is_image
+
+
+def _merge_field_values(existing: Json, value: Json) -> Json:
+    match existing, value:
+        case list(), list():
+            return [*existing, *value]
+        case list(), str():
+            return [*existing, {"type": "text", "text": value}]
+        case str(), str():
+            return existing + value
+        case _:
+            return value
+
+
+def _call_fields(call: ToolCall) -> tuple[str, str]:
+    """The type of a call, and its field for the arguments."""
+    return ("custom", "input") if _CUSTOM_CALL in call.metadata else ("function", "arguments")
+
+
+def _encode_call(call: ToolCall, arguments: str) -> Document:
+    kind, arguments_field = _call_fields(call)
+    return {
+        "id": call.id,
+        "type": kind,
+        kind: {"name": call.name, arguments_field: arguments},
+        **dict(select_metadata(dict(call.metadata), MESSAGE_METADATA_FIELDS)),
+    }
+
+
+def _encode_media(media: Media, transcript: str) -> Document:
+    if media.media_type == _AUDIO:
+        audio = {**dict(media.metadata), "data": media.base64, "transcript": transcript}
+        return {"audio": audio}
+    url = f"data:{media.media_type};base64,{media.base64}" if media.base64 else media.url
+    return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
+def _encode_citations(text: Text) -> Document:
+    annotations = []
+    for citation in text.citations:
+        page: Document = {"url": citation.url, "title": citation.title}
+        if citation.quoted:
+            page["content"] = citation.quoted
+        if citation.span and citation.span[0] < citation.span[1]:
+            page["start_index"], page["end_index"] = citation.span
+        annotations.append({"type": "url_citation", "url_citation": page})
+    return {"annotations": annotations}

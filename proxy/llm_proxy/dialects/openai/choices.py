@@ -1,0 +1,398 @@
+"""Responses with choices: chats and legacy completions.
+
+    chunk* finish [usage] [DONE]
+
+A stream is chunks without event names, each with a piece of one choice.  Chunks of several choices
+either alternate, and each choice finishes; or the choices follow one another, and only the first
+has a finish chunk.  Usage has a chunk of its own, if requested; some servers send it with the
+finish, and some omit the `[DONE]`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import Final
+
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai import chat_messages, errors, shared_format
+from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
+from llm_proxy.dialects.openai.provider_variants import (
+    VARIANT_BY_PROVIDER,
+    ProviderVariant,
+    provider_variant,
+)
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import (
+    FinishReasons,
+    UsageFields,
+    WireFormat,
+    with_default_error_message,
+)
+from llm_proxy.exchange import Request
+from llm_proxy.framing import sse
+from llm_proxy.turns import Failure, FinishReason, Json, Part, Text, Turn, Usage
+
+FINISH: Final = FinishReasons(
+    {
+        "stop": FinishReason.STOP,
+        "eos": FinishReason.STOP,
+        "length": FinishReason.LENGTH,
+        "model_length": FinishReason.CONTEXT_FULL,
+        "tool_calls": FinishReason.TOOL_CALLS,
+        "function_call": FinishReason.TOOL_CALLS,
+        "content_filter": FinishReason.CONTENT_FILTER,
+        "error": FinishReason.ERROR,
+    },
+    {
+        FinishReason.STOP: "stop",
+        FinishReason.LENGTH: "length",
+        FinishReason.CONTENT_FILTER: "content_filter",
+        FinishReason.ERROR: "error",
+    },
+)
+"""The finish reasons; tool calls are sent by chats only."""
+
+USAGE: Final = UsageFields(
+    {
+        "input": ("prompt_tokens",),
+        "output": ("completion_tokens",),
+        "total": ("total_tokens",),
+        "cache_read": ("prompt_tokens_details", "cached_tokens"),
+        "cache_write": ("prompt_tokens_details", "cache_write_tokens"),
+        "reasoning": ("completion_tokens_details", "reasoning_tokens"),
+    },
+    required=("input", "output", "total"),
+    is_required=True,
+    also_at={
+        "cache_read": (
+            ("prompt_cache_hit_tokens",),
+            ("cache_read_input_tokens",),
+            ("cached_tokens",),
+        ),
+        "cache_write": (("cache_creation_input_tokens",),),
+        "reasoning": (("reasoning_tokens",),),
+    },
+)
+
+_RESPONSE_METADATA_FIELDS: Final = ("system_fingerprint", "service_tier", "provider", "citations")
+"""Metadata fields of the whole response, repeated in every chunk."""
+
+_CHOICE_METADATA_FIELDS: Final = ("native_finish_reason", "stop_reason")
+"""Metadata fields of a choice, beside its finish reason."""
+
+_LOGPROBS: Final = "logprobs"
+"""The metadata field for log probabilities of tokens: lists of the provider's own entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseOptions:
+    """What shapes a response: options of the request, and the provider's variant."""
+
+    stream: bool
+    includes_usage: bool
+    """Whether the request sets `stream_options.include_usage`."""
+    uses_functions: bool
+    """Whether the request has legacy `functions` and no `tools`."""
+    variant: ProviderVariant
+
+
+def _response_options(request: Request, context: EncodeContext) -> ResponseOptions:
+    """The options for the response to this request."""
+    body = lenient_json.parse_object(request.body)
+    return ResponseOptions(
+        body.get("stream") is True,
+        lenient_json.object_fields(body.get("stream_options")).get("include_usage") is True,
+        bool(body.get("functions")) and not body.get("tools"),
+        provider_variant(context.provider),
+    )
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What was decoded of one choice."""
+
+    message: ChatMessageDecoder = field(default_factory=ChatMessageDecoder)
+    finish_raw: str = ""
+    failure: Failure | None = None
+    metadata: dict[str, Json] = field(default_factory=dict)
+    logprobs: dict[str, list[Json]] = field(default_factory=dict)
+
+
+class ChoicesDialect(shared_format.OpenAIDialect):
+    """A dialect whose responses hold choices."""
+
+    provider_variants = tuple(VARIANT_BY_PROVIDER)
+    sends_messages_as_choices = True
+
+    path: str
+    """The path of its requests after the version."""
+    prompt_field: tuple[str, Json]
+    """The field that holds the prompt, and its empty value."""
+    object_types: tuple[str, str]
+    """The `object` of a response, and of a chunk."""
+    id_prefix: str
+    part_kinds: frozenset[type[Part]] = frozenset((Text,))
+
+    @abstractmethod
+    def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
+        """The message in a choice, or the delta in a piece of one."""
+
+    @abstractmethod
+    def encode_whole_choice(
+        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
+    ) -> Document:
+        """The fields of a choice with the whole content of the turn, and its index."""
+
+    @abstractmethod
+    def encode_pieces(
+        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
+    ) -> Iterator[Document]:
+        """The fields of the pieces of a choice before its finish, and its index."""
+
+    @abstractmethod
+    def encode_last_piece(self, index: int, turn: Turn) -> Document:
+        """The fields of the piece of a choice that finishes it, and its index."""
+
+    def completeness(self, response: DialectResponse) -> Completeness:
+        """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
+        if response.codec_name != "sse" or not json_api.succeeded(response.head):
+            return json_api.completeness(response)
+        if any(map(shared_format.is_done_event, reversed(response.framed_messages))):
+            return Completeness(is_complete=True, reason="[DONE]")
+        finished: dict[int, bool] = {}
+        for document in _documents(response):
+            if error := document.get("error"):
+                return json_api.completed_by_error(json_api.decode_failure(error))
+            for index, choice in _indexed_choices(document):
+                finished[index] = finished.get(index, False) or bool(choice.get("finish_reason"))
+        if unfinished := [str(index) for index, done in sorted(finished.items()) if not done]:
+            reason = f"no [DONE], choice {', '.join(unfinished)} unfinished"
+        elif finished:
+            return Completeness(is_complete=True, reason="every choice finished")
+        else:
+            has_content = json_api.joined_body(response).strip()
+            reason = "no [DONE], no choice" if has_content else "empty stream"
+        return Completeness(is_complete=False, reason=reason)
+
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
+        """One turn per choice, by index, each with usage and errors of the whole response.
+
+        An error without choices is one turn.
+        """
+        if not json_api.succeeded(response.head):
+            return (Turn((), failure=json_api.decode_http_error(response)),)
+        streamed = response.codec_name == "sse"
+        response_id = model = ""
+        usage: Usage | None = None
+        failure: Failure | None = None
+        metadata: dict[str, Json] = {}
+        choices: dict[int, _Choice] = {}
+        for document in _documents(response):
+            response_id = response_id or lenient_json.value_as_text(document.get("id"))
+            model = model or lenient_json.value_as_text(document.get("model"))
+            usage = _decode_usage(document) or usage
+            metadata.update(lenient_json.select_metadata(document, _RESPONSE_METADATA_FIELDS))
+            if error := document.get("error"):
+                failure = failure or json_api.decode_failure(error)
+            for index, fields in _indexed_choices(document):
+                if index not in choices:
+                    choices[index] = _Choice()
+                self._feed_choice(choices[index], fields, streamed=streamed)
+        if not choices and failure:
+            choices[0] = _Choice()
+        return tuple(
+            Turn(
+                choice.message.decoded_parts(),
+                finish=FINISH.decode(choice.finish_raw, awaits_client=False)
+                if choice.finish_raw
+                else None,
+                finish_raw=choice.finish_raw,
+                usage=usage,
+                failure=choice.failure or failure,
+                id=response_id,
+                model=model,
+                metadata=(
+                    *(metadata | choice.metadata).items(),
+                    *lenient_json.select_metadata({_LOGPROBS: {**choice.logprobs}}, (_LOGPROBS,)),
+                ),
+            )
+            for _, choice in sorted(choices.items())
+        )
+
+    def _feed_choice(self, choice: _Choice, fields: Fields, *, streamed: bool) -> None:
+        """Decode one piece of a choice, or the whole choice."""
+        for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
+            choice.logprobs.setdefault(name, []).extend(entries)
+        reason = lenient_json.value_as_text(fields.get("finish_reason"))
+        choice.finish_raw = reason or choice.finish_raw
+        if error := fields.get("error"):
+            choice.failure = json_api.decode_failure(error)
+        message = self.message_of_choice(fields, streamed=streamed)
+        choice.message.feed(message, streamed=streamed)
+        choice.metadata.update(
+            (
+                *lenient_json.select_metadata(fields, _CHOICE_METADATA_FIELDS),
+                *lenient_json.select_metadata(message, MESSAGE_METADATA_FIELDS),
+            )
+        )
+
+    def output_chars(self, codec: str, message: bytes) -> int:
+        """The characters in the pieces of its choices."""
+        if codec != "sse":
+            return 0
+        choices = lenient_json.array_objects(shared_format.decode_event(message).get("choices"))
+        return sum(
+            chat_messages.delta_output_chars(self.message_of_choice(choice, streamed=True))
+            for choice in choices
+        )
+
+    def sample_request(self, model: str, *, stream: bool) -> Request:
+        """A request with an empty prompt; a stream requests usage."""
+        options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        name, prompt = self.prompt_field
+        body = {"model": model, **options, name: prompt}
+        return response_encoding.json_post_request(f"/v1{self.path}", body)
+
+    def wire_format(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> WireFormat:
+        """That of `wire_format_with`."""
+        return self.wire_format_with(_response_options(request, context), turns)
+
+    def wire_format_with(self, options: ResponseOptions, turns: Sequence[Turn]) -> WireFormat:
+        """The format of a response; with usage if the provider sends or the request wants it."""
+        has_usage = (
+            not options.stream or options.includes_usage or options.variant.sends_usage_with_finish
+        )
+        return WireFormat(
+            dialect=self.name,
+            is_streamed=options.stream,
+            parts=self.part_kinds,
+            finish=FINISH,
+            usage=USAGE if has_usage else UsageFields({}),
+            metadata=(*_RESPONSE_METADATA_FIELDS, *_CHOICE_METADATA_FIELDS, _LOGPROBS),
+            response_metadata=_RESPONSE_METADATA_FIELDS,
+            id_prefix=self.id_prefix,
+            has_choices=True,
+        )
+
+    def encode_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """Chunks up to `[DONE]`, or one document; each turn is one choice."""
+        options = _response_options(request, context)
+        headers = errors.common_response_headers(context)
+        if options.stream:
+            events = self.encode_events(turns, options, context)
+            content_type = shared_format.EVENT_STREAM_CONTENT_TYPE
+            return response_encoding.stream_response("sse", content_type, events, headers)
+        choices = [
+            _choice(self.encode_whole_choice(at, turn, options, context), turn)
+            for at, turn in enumerate(turns)
+        ]
+        envelope = _envelope(turns[0], self.object_types[0], context)
+        document = {**envelope, "choices": choices, "usage": _usage_object(turns[0].usage)}
+        return response_encoding.json_response(document, headers)
+
+    def encode_events(
+        self, turns: Sequence[Turn], options: ResponseOptions, context: EncodeContext
+    ) -> Iterator[bytes]:
+        """The events of a stream; failure and usage are those of the first turn."""
+        first, variant = turns[0], options.variant
+        envelope = _envelope(first, self.object_types[1], context)
+
+        def chunk(*choices: Document, usage: Document | None = None) -> bytes:
+            document = {**envelope, "choices": choices}
+            if usage is not None or options.includes_usage:
+                document["usage"] = usage
+            return sse.encode_event(response_encoding.single_line_json(document))
+
+        is_successive = context.choices_are_successive
+        pieces = [self.encode_pieces(at, turn, options, context) for at, turn in enumerate(turns)]
+        for piece in chain.from_iterable(pieces if is_successive else zip_longest(*pieces)):
+            if piece is not None:
+                yield chunk(_choice(piece))
+        if first.failure is not None:
+            failure = with_default_error_message(first.failure)
+            error = {"error": errors.error_fields(failure, variant)}
+            yield sse.encode_event(
+                response_encoding.single_line_json(error), variant.error_event_name
+            )
+            return
+        usage = _usage_object(first.usage)
+        finished = turns[:1] if is_successive else turns
+        for at, turn in enumerate(finished):
+            has_usage = variant.sends_usage_with_finish and at == len(finished) - 1
+            choice = _choice(self.encode_last_piece(at, turn), turn)
+            yield chunk(choice, usage=usage if has_usage else None)
+        if options.includes_usage and not variant.sends_usage_with_finish:
+            yield chunk(usage=usage)
+        if variant.sends_done:
+            yield shared_format.DONE_EVENT
+
+
+def _documents(response: DialectResponse) -> Iterator[Fields]:
+    """The chunks of a stream, or the document of a body; an error is always in `error`."""
+    if response.codec_name == "sse":
+        yield from map(shared_format.decode_event, response.framed_messages)
+    else:
+        body = lenient_json.parse_object(json_api.joined_body(response))
+        yield shared_format.wrap_error_object(body)
+
+
+def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
+    for position, choice in enumerate(lenient_json.array_objects(document.get("choices"))):
+        index = lenient_json.first_integer(choice.get("index"))
+        yield position if index is None else index, choice
+
+
+def _decode_usage(document: Fields) -> Usage | None:
+    """Usage at the top level, else in `x_groq` (Groq's agents) or in a choice (Moonshot)."""
+    choices = lenient_json.array_items(document.get("choices"))
+    for place in (document, document.get("x_groq"), *choices):
+        if isinstance(place, dict) and (usage := lenient_json.object_fields(place.get("usage"))):
+            return USAGE.decode(usage)
+    return None
+
+
+def _nonempty_logprobs(logprobs: Json) -> dict[str, list[Json]]:
+    """The fields of a `logprobs` object that are non-empty lists."""
+    lists = {
+        name: lenient_json.array_items(entries)
+        for name, entries in lenient_json.object_fields(logprobs).items()
+    }
+    return {name: entries for name, entries in lists.items() if entries}
+
+
+def _envelope(turn: Turn, object_type: str, context: EncodeContext) -> Document:
+    """The fields beside `choices` of every chunk, or of the whole response."""
+    return {
+        "id": turn.id,
+        "object": object_type,
+        "created": context.created_unix_s,
+        "model": turn.model,
+        **{name: value for name, value in turn.metadata if name in _RESPONSE_METADATA_FIELDS},
+    }
+
+
+def _choice(content: Document, finished_turn: Turn | None = None) -> Document:
+    """A choice, or a piece of one; with `finished_turn`, also its finish and its metadata."""
+    if finished_turn is None:
+        return {**content, _LOGPROBS: None, "finish_reason": None}
+    metadata = dict(finished_turn.metadata)
+    return {
+        **content,
+        _LOGPROBS: _nonempty_logprobs(metadata.get(_LOGPROBS)) or None,
+        "finish_reason": finished_turn.finish_raw,
+        **{name: metadata[name] for name in _CHOICE_METADATA_FIELDS if name in metadata},
+    }
+
+
+def _usage_object(usage: Usage | None) -> Document | None:
+    return None if usage is None else USAGE.encode(usage)
