@@ -6,7 +6,7 @@ import pytest
 
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.openai.audio_transcripts import decode_transcription
+from llm_proxy.dialects.openai.other_endpoints import decode_transcription
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn, Usage
 

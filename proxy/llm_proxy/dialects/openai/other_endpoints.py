@@ -1,28 +1,43 @@
 """OpenAI's other endpoints: embeddings, images, audio, files and more.
 
 Their requests are recognised and their responses judged for completeness; only transcripts and
-errors are decoded.  Most respond with one JSON document.  Audio, videos and files are bytes
-delimited by HTTP alone.  Images, speech, transcriptions and assistant runs may stream as SSE,
-which ends with a typed final event or `[DONE]`; a stream of unknown events only proves nothing.
+errors are decoded.  Without a recording, models, embeddings and moderations have fake responses.
+Most respond with one JSON document.  Audio, videos and files are bytes delimited by HTTP alone.
+Images, speech, transcriptions and assistant runs may stream as SSE, which ends with a typed final
+event or `[DONE]`; a stream of unknown events only proves nothing.
+
+A transcript or a translation of audio is JSON with a `text`, or plain text (or subtitles).  Its
+stream has deltas of the text, segments with times or speakers if requested, and a final event with
+the whole text.  Mistral's events have other names.
 """
 
 from __future__ import annotations
 
 import re
+import struct
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 from llm_proxy import framing
-from llm_proxy.dialects import forms, json_api, lenient_json
+from llm_proxy.dialects import (
+    estimates_and_fakes,
+    forms,
+    json_api,
+    lenient_json,
+    response_encoding,
+)
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import audio_transcripts, auxiliary_responses, errors, shared_format
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.dialects.openai import errors, shared_format
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import UsageFields
+from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
-from llm_proxy.turns import Failure, Turn
+from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
 _ANTHROPIC_VERSION_HEADER: Final = "anthropic-version"
 """A header of Anthropic's clients, whose models, files and batches have the same paths."""
@@ -35,9 +50,29 @@ _OPENAI_PREFIX: Final = r".*/(?:v1|openai)/"
 _POST_ONLY: Final = ("POST",)
 _RESOURCE_METHODS: Final = ("GET", "POST", "DELETE")
 
+_TRANSCRIPT_FINAL_EVENT_TYPES: Final = ("transcript.text.done", "transcription.done")
+"""Types of the event that ends a stream: OpenAI's, Mistral's."""
+
+_TEXT_FIELD_BY_EVENT_TYPE: Final = {
+    "transcript.text.delta": "delta",
+    "transcription.text.delta": "text",
+}
+"""The field with a piece of the text, by event type."""
+
+_SEGMENT_EVENT_TYPES: Final = ("transcript.text.segment", "transcription.segment")
+_TEXT_MEDIA_TYPES: Final = ("text/plain", "text/vtt", "text/srt", "application/x-subrip")
+_TRANSCRIPT_METADATA_FIELDS: Final = (
+    "task", "language", "languages", "duration", "segments", "words", "logprobs",
+)  # fmt: skip
+_TRANSCRIPT_USAGE: Final = UsageFields(
+    {"input": ("input_tokens",), "output": ("output_tokens",), "total": ("total_tokens",)},
+    also_at={"input": (("prompt_tokens",),), "output": (("completion_tokens",),)},
+)
+"""Usage may count seconds instead of tokens."""
+
 _FINAL_EVENT_TYPES: Final = frozenset(
     (
-        *audio_transcripts.FINAL_EVENT_TYPES,
+        *_TRANSCRIPT_FINAL_EVENT_TYPES,
         "speech.audio.done",
         "image_generation.completed",
         "image_edit.completed",
@@ -47,6 +82,17 @@ _NONFINAL_TYPE_SUFFIXES: Final = (".delta", ".segment", ".partial_image")
 """Suffixes of event types that never end a stream."""
 _OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
 """Suffixes of event types that add to the output."""
+
+
+_DEFAULT_DIMENSIONS: Final = 1536
+_DIMENSIONS_BY_MODEL: Final = {"text-embedding-3-large": 3072}
+"""Dimensions of models that differ from the default."""
+
+_MODERATION_CATEGORIES: Final = (
+    "harassment", "harassment/threatening", "hate", "hate/threatening", "illicit",
+    "illicit/violent", "self-harm", "self-harm/instructions", "self-harm/intent", "sexual",
+    "sexual/minors", "violence", "violence/graphic",
+)  # fmt: skip
 
 
 def _no_response(_request: Request, _context: EncodeContext) -> None:
@@ -67,7 +113,7 @@ def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
 
 
 @dataclass(frozen=True)
-class OpenAIEndpoint(RecordOnlyDialect):
+class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
     """One endpoint, as a dialect that is never encoded and decoded only in part."""
 
     name: str
@@ -82,7 +128,6 @@ class OpenAIEndpoint(RecordOnlyDialect):
     """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
     """Makes the response where nothing was recorded; None where none can be made."""
-    cassette_key_headers: tuple[str, ...] = ("openai-beta",)
 
     def matches(self, request: Request) -> bool:
         """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""
@@ -140,24 +185,6 @@ class OpenAIEndpoint(RecordOnlyDialect):
             return 0
         return max(len(_delta_text(shared_format.decode_event(message))), 1)
 
-    def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body in OpenAI's format; every client prints its message and code."""
-        return shared_format.error_body(kind, message)
-
-    def error_response(
-        self,
-        status: int,
-        failure: Failure,
-        context: EncodeContext,
-        retry_after: float | None = None,
-    ) -> DialectResponse:
-        """An HTTP error in the provider's format, as for chats."""
-        return errors.error_response(status, failure, context, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """The `x-ratelimit-*` headers of requests and tokens."""
-        return errors.rate_limit_headers(context)
-
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
@@ -213,6 +240,148 @@ def _completeness_by_content_type(response: DialectResponse) -> Completeness:
     )
 
 
+def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
+    """One turn with the transcript; none for a response without one, such as speech."""
+    if response.codec_name == "sse":
+        return _decode_transcript_stream(response)
+    body = json_api.joined_body(response)
+    media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
+    if media_type.strip().lower() in _TEXT_MEDIA_TYPES:
+        return (_transcript_turn({"text": body.decode("utf-8", "replace")}),)
+    fields = lenient_json.parse_object(body)
+    return (_transcript_turn(fields),) if isinstance(fields.get("text"), str) else ()
+
+
+def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
+    """The whole text of the final event; without that event, the joined deltas."""
+    pieces: list[str] = []
+    segments: list[Json] = []
+    final_event: Fields = {}
+    failure: Failure | None = None
+    for fields in map(shared_format.decode_event, response.framed_messages):
+        kind = lenient_json.value_as_text(fields.get("type"))
+        if error := fields.get("error"):
+            failure = failure or json_api.decode_failure(error)
+        elif kind in _TRANSCRIPT_FINAL_EVENT_TYPES:
+            final_event = fields
+        elif kind in _SEGMENT_EVENT_TYPES:
+            segments.append(dict(fields))
+        elif kind in _TEXT_FIELD_BY_EVENT_TYPE:
+            pieces.append(lenient_json.str_or_empty(fields.get(_TEXT_FIELD_BY_EVENT_TYPE[kind])))
+    if not (pieces or segments or final_event or failure):
+        return ()
+    transcript: Fields = {
+        "text": lenient_json.join_pieces(pieces),
+        "segments": segments,
+        **final_event,
+    }
+    return (_transcript_turn(transcript, is_finished=bool(final_event), failure=failure),)
+
+
+def _transcript_turn(
+    transcript: Fields, *, is_finished: bool = True, failure: Failure | None = None
+) -> Turn:
+    text = lenient_json.join_pieces([lenient_json.str_or_empty(transcript.get("text"))])
+    counts = lenient_json.object_fields(transcript.get("usage"))
+    return Turn(
+        (Text(text),) if text else (),
+        finish=FinishReason.STOP if is_finished else None,
+        finish_raw=lenient_json.value_as_text(transcript.get("type")),
+        usage=_TRANSCRIPT_USAGE.decode(counts),
+        failure=failure,
+        model=lenient_json.value_as_text(transcript.get("model")),
+        metadata=(
+            *lenient_json.select_metadata(transcript, _TRANSCRIPT_METADATA_FIELDS),
+            *lenient_json.select_metadata(counts, ("seconds",)),
+        ),
+    )
+
+
+def _models_response(request: Request, context: EncodeContext) -> DialectResponse | None:
+    """All models of the context, or the one in the path; any exists where the context has none.
+
+    None for a method other than GET: deleting a model is not simulated.
+    """
+    if request.method != "GET":
+        return None
+    _, separator, name = request.path.rpartition("/models/")
+    if not separator:
+        model_objects = [_model_object(model, context) for model in context.models]
+        return _json_response({"object": "list", "data": model_objects}, context)
+    if not context.models or unquote(name) in context.models:
+        return _json_response(_model_object(unquote(name), context), context)
+    message = f"The model `{unquote(name)}` does not exist or you do not have access to it."
+    return errors.error_response(404, Failure(message), context)
+
+
+def _model_object(name: str, context: EncodeContext) -> Document:
+    created = context.created_unix_s
+    return {"id": name, "object": "model", "created": created, "owned_by": "test-llm"}
+
+
+def _json_response(document: Document, context: EncodeContext) -> DialectResponse:
+    return response_encoding.json_response(document, errors.common_response_headers(context))
+
+
+def _embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
+    """A fake vector for each text or token list, base64 if requested; 400 without input."""
+    body = lenient_json.parse_object(request.body)
+    texts = _embedding_inputs(body.get("input"))
+    if not texts:
+        return errors.error_response(400, Failure("'input' has no text to embed."), context)
+    model = lenient_json.value_as_text(body.get("model"))
+    dimensions = lenient_json.first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
+        model, _DEFAULT_DIMENSIONS
+    )
+    vectors = [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts]
+    is_base64 = body.get("encoding_format") == "base64"
+    data = [
+        {"object": "embedding", "index": at, "embedding": _packed(vector) if is_base64 else vector}
+        for at, vector in enumerate(vectors)
+    ]
+    total = sum(map(estimates_and_fakes.estimated_token_count, texts))
+    usage = {"prompt_tokens": total, "total_tokens": total}
+    return _json_response({"object": "list", "data": data, "model": model, "usage": usage}, context)
+
+
+def _embedding_inputs(value: Json) -> list[str]:
+    """The texts; a list of numbers is one text in tokens, as JSON."""
+    match value:
+        case str():
+            return [value]
+        case [int(), *_]:
+            return [lenient_json.compact_json(value)]
+        case list():
+            return [
+                item if isinstance(item, str) else lenient_json.compact_json(item) for item in value
+            ]
+        case _:
+            return []
+
+
+def _packed(vector: list[float]) -> str:
+    """Little-endian 32-bit floats in base64, as the SDKs unpack them."""
+    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def _moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
+    """A moderation response with one result per input, none of them flagged."""
+    body = lenient_json.parse_object(request.body)
+    count = max(len(_embedding_inputs(body.get("input"))), 1)
+    result = {
+        "flagged": False,
+        "categories": dict.fromkeys(_MODERATION_CATEGORIES, False),
+        "category_scores": dict.fromkeys(_MODERATION_CATEGORIES, 0.0),
+        "category_applied_input_types": {name: ["text"] for name in _MODERATION_CATEGORIES},
+    }
+    document = {
+        "id": context.fake_identifier("modr-"),
+        "model": lenient_json.value_as_text(body.get("model")) or "omni-moderation-latest",
+        "results": [result] * count,
+    }
+    return _json_response(document, context)
+
+
 def _build_endpoint(
     name: str, path: str, methods: tuple[str, ...] = _POST_ONLY, **options: Any
 ) -> OpenAIEndpoint:
@@ -220,18 +389,14 @@ def _build_endpoint(
 
 
 ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
-    _build_endpoint(
-        "embeddings", _ANY_PREFIX + "embeddings", respond=auxiliary_responses.embeddings_response
-    ),
-    _build_endpoint(
-        "moderations", _ANY_PREFIX + "moderations", respond=auxiliary_responses.moderations_response
-    ),
+    _build_endpoint("embeddings", _ANY_PREFIX + "embeddings", respond=_embeddings_response),
+    _build_endpoint("moderations", _ANY_PREFIX + "moderations", respond=_moderations_response),
     _build_endpoint("images", _ANY_PREFIX + "images/(?:generations|edits|variations)"),
     _build_endpoint(
         "audio",
         _ANY_PREFIX + "audio/(?:speech|transcriptions|translations)",
         unstreamed_completeness_check=_completeness_by_content_type,
-        decode_successful_response=audio_transcripts.decode_transcription,
+        decode_successful_response=decode_transcription,
     ),
     _build_endpoint(
         "videos",
@@ -243,7 +408,7 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
         "models",
         rf"(?:{_OPENAI_PREFIX}|/)models(?:/(?P<model>[^/]+))?",
         ("GET", "DELETE"),
-        respond=auxiliary_responses.models_response,
+        respond=_models_response,
     ),
     _build_endpoint("files", _OPENAI_PREFIX + "files(?:/[^/]+)?", _RESOURCE_METHODS),
     _build_endpoint(
