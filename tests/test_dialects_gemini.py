@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.google.content_decoder import PART_KINDS
 from llm_proxy.dialects.google.gemini import Gemini
+from llm_proxy.dialects.google.gemini_parts import PART_KINDS
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (

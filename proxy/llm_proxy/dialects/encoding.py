@@ -96,7 +96,11 @@ def prepared_turns(
         return tuple(
             replace(turn, finish=None, finish_raw="", failure=failure) for turn in prepared
         )
-    if wire_format.is_streamed and context.choices_are_successive:
+    if (
+        wire_format.is_streamed
+        and context.choices_are_successive
+        and not wire_format.has_interleaved_choices
+    ):
         prepared[1:] = (_without_finish(turn, wire_format) for turn in prepared[1:])
     return tuple(prepared)
 
@@ -114,8 +118,14 @@ def _prepared_parts(
     provider_calls = provider_call_identities(parts)
     for given in parts:
         part = given
-        if ToolResult not in wire_format.parts and is_provider_part(part, provider_calls):
-            continue
+        if is_provider_part(part, provider_calls):
+            if ToolResult not in wire_format.parts:
+                continue
+            if isinstance(part, ToolCall):
+                provider_call = wire_format.convert_provider_call(part)
+                if provider_call is None:
+                    continue
+                part = provider_call
         if isinstance(part, Refusal) and Refusal not in wire_format.parts:
             part = Text(part.text)
         if isinstance(part, ToolCall) and ToolCall in wire_format.parts:
@@ -133,19 +143,24 @@ def _complete_call(
     call: ToolCall, wire_format: WireFormat, call_ids: set[str], context: EncodeContext
 ) -> ToolCall:
     """The call with an id that is unique in the response, and with arguments."""
-    call_id = call.id
-    if not call_id or call_id in call_ids:
-        call_id = context.fake_identifier(wire_format.call_id_prefix, len(call_ids))
+    call_id, prefix = call.id, wire_format.call_id_prefix
+    if prefix is not None and (not call_id or call_id in call_ids):
+        call_id = context.fake_identifier(prefix, len(call_ids))
     call_ids.add(call_id)
     arguments: str | None = call.arguments or "{}"
     if wire_format.has_object_arguments and arguments is not None:
         arguments = normalized_object_json(arguments)
     if arguments is None:
-        raise NotRepresentable(
-            f"{wire_format.dialect} tells the arguments of a call as a JSON object, and those "
-            f"of {call.name or 'this one'} are none that could be told exactly"
-        )
+        raise arguments_error(wire_format.dialect, call)
     return replace(call, id=call_id, arguments=arguments)
+
+
+def arguments_error(dialect: str, call: ToolCall) -> NotRepresentable:
+    """The error for a call whose arguments are not an object where they have to be."""
+    return NotRepresentable(
+        f"{dialect} tells the arguments of a call as a JSON object, and those "
+        f"of {call.name or 'this one'} are none that could be told exactly"
+    )
 
 
 def provider_call_identities(parts: Sequence[Part]) -> set[tuple[str, str]]:

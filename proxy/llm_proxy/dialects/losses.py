@@ -32,9 +32,12 @@ def between(
     """What was lost of the given turns, prepared for encoding and decoded again; each loss once."""
     losses: dict[str, None] = {}
     for given_turn, prepared_turn, decoded_turn in zip(given, prepared, decoded, strict=True):
-        losses |= dict.fromkeys(
-            _lost_of_parts(given_turn.parts, prepared_turn.parts, decoded_turn.parts, wire_format)
+        lost_of_parts = _lost_of_parts(
+            given_turn.parts, prepared_turn.parts, decoded_turn.parts, wire_format
         )
+        if prepared_turn.failure and wire_format.has_citations_at_end:
+            lost_of_parts = (loss for loss in lost_of_parts if loss != "citations of text")
+        losses |= dict.fromkeys(lost_of_parts)
         losses |= dict.fromkeys(
             _lost_of_turn(given_turn, prepared_turn, decoded_turn, prepared[0], wire_format)
         )
@@ -54,8 +57,12 @@ def _lost_of_parts(
     provider_calls = encoding.provider_call_identities(given)
     for part in given:
         kind = type(part)
-        is_silent = encoding.is_silent(part, wire_format)
-        kept = [] if is_silent else [other for other in decoded if type(other) is kind]
+        is_left_out = encoding.is_silent(part, wire_format) or (
+            kind is Reasoning
+            and kind in wire_format.parts
+            and wire_format.convert_part(part) is None
+        )
+        kept = [] if is_left_out else [other for other in decoded if type(other) is kind]
         if kind not in wire_format.parts and isinstance(part, Refusal):
             yield "that a refusal is one"
         elif ToolResult not in wire_format.parts and encoding.is_provider_part(

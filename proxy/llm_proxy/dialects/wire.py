@@ -74,6 +74,11 @@ def is_never_sent_empty(_part: Part) -> bool:
     return False
 
 
+def same_call(call: ToolCall) -> ToolCall:
+    """The call unchanged: the default of `WireFormat.convert_provider_call`."""
+    return call
+
+
 @dataclass(frozen=True, slots=True)
 class FinishReasons:
     """The finish reasons of a format."""
@@ -84,6 +89,8 @@ class FinishReasons:
     """The finish reason that is sent for each meaning; always with `STOP`."""
     stop_means_tool_calls: bool = False
     """Whether the finish reason for `STOP` means `TOOL_CALLS` in a turn with calls."""
+    unfinished: tuple[str, ...] = ("",)
+    """Values of its field in responses that have not finished; never sent as a finish reason."""
 
     def decode(self, raw: str, *, awaits_client: bool) -> FinishReason:
         """The meaning of a finish reason; `awaits_client` is whether the turn has calls to run."""
@@ -93,7 +100,8 @@ class FinishReasons:
 
     def encode(self, finish: FinishReason, given_raw: str, *, awaits_client: bool) -> str:
         """The finish reason to send: `given_raw` if that means `finish`, else the nearest."""
-        if given_raw and self.decode(given_raw, awaits_client=awaits_client) is finish:
+        is_sendable = given_raw not in self.unfinished
+        if is_sendable and self.decode(given_raw, awaits_client=awaits_client) is finish:
             return given_raw
         while finish not in self.sent:
             finish = FINISH_FALLBACKS[finish]
@@ -204,19 +212,25 @@ class WireFormat:
     """A part of `parts` as it can be sent; None if it cannot."""
     is_sent_empty: Callable[[Part], bool] = is_never_sent_empty
     """Whether a part without text and data is sent all the same."""
+    convert_provider_call: Callable[[ToolCall], ToolCall | None] = same_call
+    """A call that a result of its turn answers, before `convert_part`; None to leave it out."""
     has_object_arguments: bool = False
     """Whether the arguments of a call are an object, and not text."""
     has_signatures: bool = False
     """Whether it has reasoning without readable text: signed, or encrypted."""
+    has_citations_at_end: bool = False
+    """Whether citations follow all parts, so that a stream that fails has none."""
     merged: frozenset[type[Part]] = frozenset((Text, Reasoning, Refusal))
     """The kinds whose neighbours are merged, since the format has no boundary between them."""
     id_prefix: str | None = None
     """The prefix of response ids; None if a response has no id."""
-    call_id_prefix: str = "call_"
-    """The prefix of call ids."""
+    call_id_prefix: str | None = "call_"
+    """The prefix of call ids; None if a call needs no id."""
     awaits_client: Callable[[Sequence[Part]], bool] = has_tool_calls
     """Whether a turn with these parts waits for the client to run a tool."""
     has_choices: bool = False
     """Whether one response can hold several turns: choices, which share id, model and usage."""
+    has_interleaved_choices: bool = False
+    """Whether choices are interleaved even if `EncodeContext.choices_are_successive`."""
     response_metadata: tuple[str, ...] = ()
     """Those of `metadata` that the choices share."""

@@ -8,7 +8,6 @@ from typing import Final
 from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import errors
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Json
@@ -34,10 +33,8 @@ def models_response(context: EncodeContext, *, is_vertex: bool) -> DialectRespon
     )
 
 
-def model_response(name: str, context: EncodeContext, *, is_vertex: bool) -> DialectResponse:
-    """One model; 404 where `EncodeContext.models` is not empty and does not list it."""
-    if context.models and name not in context.models:
-        return errors.model_not_found_response(name, context)
+def model_response(name: str, *, is_vertex: bool) -> DialectResponse:
+    """One model."""
     return response_encoding.json_response(_model_object(name, is_vertex=is_vertex))
 
 
@@ -66,36 +63,23 @@ def _count_tokens_response_body(body: Fields) -> Document:
     }
 
 
-def _embed_response_body(body: Fields) -> Document:
-    return {"embedding": _embedding_object(body)}
-
-
 def _batch_embed_response_body(body: Fields) -> Document:
-    return {
-        "embeddings": [
-            _embedding_object(request)
-            for request in lenient_json.array_objects(body.get("requests"))
-        ]
-    }
+    requests = lenient_json.array_objects(body.get("requests"))
+    return {"embeddings": [_embedding_object(request) for request in requests]}
 
 
 def _predict_response_body(body: Fields) -> Document:
     dimensions = lenient_json.object_fields(body.get("parameters")).get("outputDimensionality")
-    instances = lenient_json.array_objects(body.get("instances"))
-    return {
-        "predictions": [
-            _prediction_object(lenient_json.str_or_empty(instance.get("content")), dimensions)
-            for instance in instances
-        ]
-    }
-
-
-def _prediction_object(text: str, dimensions: Json) -> Document:
-    statistics: Document = {
-        "truncated": False,
-        "token_count": estimates_and_fakes.estimated_token_count(text),
-    }
-    return {"embeddings": {"values": _embedding_values(text, dimensions), "statistics": statistics}}
+    predictions: list[Document] = []
+    for instance in lenient_json.array_objects(body.get("instances")):
+        text = lenient_json.str_or_empty(instance.get("content"))
+        count = estimates_and_fakes.estimated_token_count(text)
+        embedding: Document = {
+            "values": _embedding_values(text, dimensions),
+            "statistics": {"truncated": False, "token_count": count},
+        }
+        predictions.append({"embeddings": embedding})
+    return {"predictions": predictions}
 
 
 def _embedding_object(body: Fields) -> Document:
@@ -121,7 +105,7 @@ _JSON_INPUT_FIELDS: Final = ("functionCall", "functionResponse", "functionDeclar
 
 _DOCUMENT_BUILDERS: Final[Mapping[str, Callable[[Fields], Document]]] = {
     "countTokens": _count_tokens_response_body,
-    "embedContent": _embed_response_body,
+    "embedContent": lambda body: {"embedding": _embedding_object(body)},
     "batchEmbedContents": _batch_embed_response_body,
     "predict": _predict_response_body,
 }

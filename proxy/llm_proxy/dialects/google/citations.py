@@ -29,6 +29,11 @@ def is_valid_span(span: tuple[int, int] | None, text: str) -> bool:
     return span is not None and 0 <= span[0] < span[1] <= len(text)
 
 
+def has_more_than_text(part: Part) -> bool:
+    """Whether the part is a text with citations or metadata, which is sent without words, too."""
+    return isinstance(part, Text) and bool(part.citations or part.metadata)
+
+
 def byte_offsets(text: str) -> Sequence[int]:
     """The byte offset (UTF-8) of each character offset, up to the end of the text."""
     if text.isascii():
@@ -44,66 +49,46 @@ def attach_citations(
     A citation without a passage, or with an invalid one, goes to the last text, without a span.
     Where the parts have no text, an empty one is added.
     """
-    unique = {
-        _citation_identity(located_citation): located_citation
-        for located_citation in located_citations
+    unique = {  # streams repeat citations
+        (*_source(located.citation), located.start_byte, located.end_byte): located
+        for located in located_citations
     }.values()
     if not unique:
         return parts
     if not any(isinstance(part, Text) for part in parts):
         parts = (*parts, Text(""))
-    texts = [part for part in parts if isinstance(part, Text)]
-    collector = _CitedTexts(texts)
-    for located_citation in unique:
-        collector.add_citation(located_citation)
-    cited_texts = iter(collector.cited_texts())
-    return tuple(next(cited_texts) if isinstance(part, Text) else part for part in parts)
-
-
-def _citation_identity(located_citation: LocatedCitation) -> tuple[object, ...]:
-    """The key for removing duplicates: streams repeat citations."""
-    return (
-        located_citation.citation.url,
-        located_citation.citation.title,
-        located_citation.citation.quoted,
-        located_citation.start_byte,
-        located_citation.end_byte,
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    text_starts = list(accumulate(map(len, texts), initial=0))
+    char_of_byte = _char_offsets("".join(texts))
+    citations_by_text: list[list[Citation]] = [[] for _ in texts]
+    for located in unique:
+        text_index, span = len(texts) - 1, None
+        start_byte, end_byte = located.start_byte or 0, located.end_byte
+        if end_byte is not None and 0 <= start_byte < end_byte < len(char_of_byte):
+            start, end = char_of_byte[start_byte], char_of_byte[end_byte]
+            text_index = max(bisect_left(text_starts, end) - 1, 0)
+            text_start = text_starts[text_index]
+            span = (max(start - text_start, 0), end - text_start)
+        citations_by_text[text_index].append(replace(located.citation, span=span))
+    remaining = iter(citations_by_text)
+    return tuple(
+        replace(part, citations=(*part.citations, *next(remaining)))
+        if isinstance(part, Text)
+        else part
+        for part in parts
     )
 
 
-class _CitedTexts:
-    """Consecutive texts, and the citations of each."""
+def unique_citations(citations: Iterable[Citation]) -> tuple[Citation, ...]:
+    """The first citation of each source for each span."""
+    unique: dict[tuple[object, ...], Citation] = {}
+    for citation in citations:
+        unique.setdefault((*_source(citation), citation.span), citation)
+    return tuple(unique.values())
 
-    def __init__(self, texts: list[Text]) -> None:
-        self._texts = texts
-        self._text_starts = list(accumulate((len(text.text) for text in texts), initial=0))
-        """The character offset of each text in their concatenation, and the end of the last."""
-        self._char_of_byte = _char_offsets("".join(text.text for text in texts))
-        self._citations_by_text: dict[int, list[Citation]] = {}
 
-    def add_citation(self, located_citation: LocatedCitation) -> None:
-        """Add a citation to the text in which its passage ends."""
-        text_index, span = len(self._texts) - 1, None
-        if located_citation.end_byte is not None and 0 <= (
-            located_citation.start_byte or 0
-        ) < located_citation.end_byte < len(self._char_of_byte):
-            start, end = (
-                self._char_of_byte[located_citation.start_byte or 0],
-                self._char_of_byte[located_citation.end_byte],
-            )
-            text_index = max(bisect_left(self._text_starts, end) - 1, 0)
-            text_start = self._text_starts[text_index]
-            span = (max(start - text_start, 0), end - text_start)
-        self._citations_by_text.setdefault(text_index, []).append(
-            replace(located_citation.citation, span=span)
-        )
-
-    def cited_texts(self) -> list[Text]:
-        """The texts with their citations."""
-        return [
-            replace(text, citations=(*text.citations, *self._citations_by_text.get(index, ())))
-            for index, text in enumerate(self._texts)
-        ]
+def _source(citation: Citation) -> tuple[str, str, str]:
+    return citation.url, citation.title, citation.quoted
 
 
 def _char_offsets(text: str) -> range | list[int]:

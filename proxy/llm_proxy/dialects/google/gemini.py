@@ -16,39 +16,22 @@ from urllib.parse import parse_qs, quote, unquote
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import (
-    Completeness,
-    ConvertedResponseTurns,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     auxiliary_responses,
-    errors,
     gemini_request_decoder,
+    gemini_responses,
     shared_format,
 )
-from llm_proxy.dialects.google.gemini_capabilities import (
-    GeminiResponseOptions,
-    ResponseCodec,
-    capabilities,
-)
-from llm_proxy.dialects.google.gemini_decoder import (
-    GeminiResponseDecoder,
-    has_finish_reason,
-    indexed_candidates,
-    is_complete_stream_message,
-    parse_chunks,
-    prompt_block_reason,
-    stream_message_output_chars,
-)
-from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
+from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
+from llm_proxy.dialects.google.shared_format import GoogleDialect
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.framing.sse import is_done_message, parse_event
+from llm_proxy.turns import Turn
 
 _GENERATE: Final = "generateContent"
 _STREAM_GENERATE: Final = "streamGenerateContent"
@@ -72,7 +55,7 @@ _MODELS_PATH: Final = re.compile(
 _OTHER_PUBLISHER_PATH: Final = re.compile(r"/publishers/(?!google/)")
 
 
-class Gemini(Dialect):
+class Gemini(GoogleDialect):
     """The dialect `gemini`."""
 
     name = "gemini"
@@ -81,10 +64,6 @@ class Gemini(Dialect):
         "$.contents[*].parts[*].functionResponse.id",
         "$.contents[*].parts[*].function_call.id",
         "$.contents[*].parts[*].function_response.id",
-    )
-    token_counting = TokenCounting(reasoning_is_output=False)
-    metadata_names = MetadataNames(
-        ("google", "gemini", "vertex"), "google", "thoughtSignature", has_base64_signatures=True
     )
 
     def matches(self, request: Request) -> bool:
@@ -132,9 +111,8 @@ class Gemini(Dialect):
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By the array's end, finished candidates, a blocked prompt, or an error."""
-        if response.codec_name not in ("sse", "json-array") or not json_api.succeeded(
-            response.head
-        ):
+        is_stream = response.codec_name in gemini_responses.STREAM_CODECS
+        if not is_stream or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         return _stream_completeness(response)
 
@@ -142,22 +120,15 @@ class Gemini(Dialect):
         """One turn per candidate; one turn for a blocked prompt or an error without candidates."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        decoder = GeminiResponseDecoder()
-        for document in parse_chunks(response):
-            decoder.feed(document)
-        return decoder.turns()
+        return gemini_responses.decode_chunks(gemini_responses.parse_chunks(response))
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of the message's candidates."""
-        return stream_message_output_chars(codec, message)
+        return gemini_responses.stream_message_output_chars(codec, message)
 
     def keep_alive_message(self, codec: str) -> bytes:
         """None: Google's own clients crash on comments."""
         return b""
-
-    def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Google's error format; every client prints its message and status."""
-        return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request without contents; with `alt=sse` where it streams."""
@@ -165,35 +136,17 @@ class Gemini(Dialect):
         request = response_encoding.json_post_request(path, {"contents": []})
         return replace(request, query="alt=sse") if stream else request
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """As candidates, or as a blocked prompt if the only turn is one."""
-        response_capabilities = capabilities(
-            self._response_options(request), is_single=len(turns) == 1
-        )
-        return conversion.convert(turns, response_capabilities, self.model(request), context)
+    ) -> WireFormat:
+        """Candidates."""
+        return gemini_responses.wire_format(self._response_options(request))
 
-    def encode_response(
+    def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events, an array of the same documents, or one document."""
-        converted_turns = self.representable_turns(request, turns, context).turns
-        if (failure := converted_turns[0].failure) and not self.streams(request):
-            return self.error_response(errors.status_of_failure(failure), failure, context)
-        return GeminiEncoder(self._response_options(request), context).encode_response(
-            converted_turns
-        )
-
-    def error_response(
-        self,
-        status: int,
-        failure: Failure,
-        context: EncodeContext,
-        retry_after: float | None = None,
-    ) -> DialectResponse:
-        """Google's error format, with quota and retry delay as details."""
-        return errors.error_response(status, failure, context, retry_after)
+        return gemini_responses.encode_response(turns, self._response_options(request), context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -209,9 +162,11 @@ class Gemini(Dialect):
         is_vertex = "publishers" in match["front"]
         if match["model"] is None:
             return auxiliary_responses.models_response(context, is_vertex=is_vertex)
-        return auxiliary_responses.model_response(match["model"], context, is_vertex=is_vertex)
+        if context.models and match["model"] not in context.models:
+            return self.error_response(404, shared_format.model_not_found(match["model"]), context)
+        return auxiliary_responses.model_response(match["model"], is_vertex=is_vertex)
 
-    def _response_options(self, request: Request) -> GeminiResponseOptions:
+    def _response_options(self, request: Request) -> ResponseOptions:
         match = _match_path(request)
         path = _unquoted_path(request)
         operation = match["operation"] if match and match.re is not _MODELS_PATH else ""
@@ -220,7 +175,7 @@ class Gemini(Dialect):
                 f"gemini tells no turn in answer to {printable_excerpt(path, 200)}"
             )
         stream_codec: ResponseCodec = "sse" if _requests_sse(request) else "json-array"
-        return GeminiResponseOptions(
+        return ResponseOptions(
             codec=stream_codec if operation == _STREAM_GENERATE else "whole",
             is_code_assist_wrapped=path.endswith(f"{_CODE_ASSIST_PATH}:{operation}"),
             recitation_field="citations" if _VERTEX_PATH.search(path) else "citationSources",
@@ -244,19 +199,14 @@ def _match_path(request: Request) -> re.Match[str] | None:
             return None
 
 
-def _query_parameters(request: Request) -> dict[str, list[str]]:
-    return parse_qs(request.query)
-
-
 def _has_google_api_key(request: Request) -> bool:
     """Whether a key is in the header or the query parameter that only Google's clients use."""
-    return header_value(
-        request.headers, "x-goog-api-key"
-    ) is not None or "key" in _query_parameters(request)
+    has_header = header_value(request.headers, "x-goog-api-key") is not None
+    return has_header or "key" in parse_qs(request.query)
 
 
 def _requests_sse(request: Request) -> bool:
-    fields = _query_parameters(request)
+    fields = parse_qs(request.query)
     return "sse" in (*fields.get("alt", ()), *fields.get("$alt", ()))
 
 
@@ -265,34 +215,35 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
         return Completeness(is_complete=False, reason="empty stream")
     finished_by_index: dict[int, bool] = {}
     block_reason = ""
-    for document in parse_chunks(response):
+    for document in gemini_responses.parse_chunks(response):
         if error := document.get("error"):
             return json_api.completed_by_error(shared_format.decode_failure(error))
-        block_reason = block_reason or prompt_block_reason(document)
-        for index, candidate in indexed_candidates(document):
-            finished_by_index[index] = finished_by_index.get(index, False) or has_finish_reason(
-                candidate
-            )
+        block_reason = block_reason or gemini_responses.prompt_block_reason(document)
+        for index, candidate in gemini_responses.indexed_candidates(document):
+            is_finished = bool(gemini_responses.finish_reason(candidate))
+            finished_by_index[index] = finished_by_index.get(index, False) or is_finished
     if response.codec_name == "json-array":
-        array_completeness = json_api.completeness(response)
-        return (
-            array_completeness
-            if array_completeness.is_complete
-            else replace(array_completeness, reason="array not closed")
-        )
-    if missing := _incomplete_reason(response, finished_by_index, block_reason):
+        completeness = json_api.completeness(response)
+        reason = completeness.reason if completeness.is_complete else "array not closed"
+        return replace(completeness, reason=reason)
+    unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
+    missing = ""
+    if not _is_complete_event(shared_format.rejoin_split_stream_messages(response)[-1]):
+        missing = "cut inside an event"
+    elif unfinished and not block_reason:
+        missing = f"candidate {', '.join(unfinished)} unfinished"
+    elif not finished_by_index and not block_reason:
+        missing = "no candidate"
+    if missing:
         return Completeness(is_complete=False, reason=missing)
     reason = f"prompt blocked: {block_reason}" if block_reason else "every candidate finished"
     return Completeness(is_complete=True, reason=reason)
 
 
-def _incomplete_reason(
-    response: DialectResponse, finished_by_index: dict[int, bool], block_reason: str
-) -> str:
-    """Why a stream of events is incomplete; empty where it is complete."""
-    if not is_complete_stream_message(shared_format.rejoin_split_stream_messages(response)[-1]):
-        return "cut inside an event"
-    unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
-    if block_reason or (finished_by_index and not unfinished):
-        return ""
-    return f"candidate {', '.join(unfinished)} unfinished" if finished_by_index else "no candidate"
+def _is_complete_event(message: bytes) -> bool:
+    """Whether the last message of a stream is not truncated; comments and `[DONE]` are complete."""
+    if shared_format.decode_event(message):
+        return True
+    if parse_event(message).data is not None:
+        return is_done_message(message)
+    return not message.strip() or message.lstrip().startswith(b":")

@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.google import content_decoder
+from llm_proxy.dialects.google import gemini_parts
 from llm_proxy.dialects.google.field_names import camel_case_fields, decode_schema
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, Reasoning, Text, ToolCall, ToolResult
@@ -72,7 +72,7 @@ def _decode_parts(fields: Fields) -> Iterator[Part]:
     value = fields.get("parts")
     for part_fields in lenient_json.array_objects([value] if isinstance(value, dict) else value):
         part = camel_case_fields(part_fields)
-        kind = next((name for name in content_decoder.PART_KINDS if name in part), "")
+        kind = next((name for name in gemini_parts.PART_KINDS if name in part), "")
         yield from _decode_part(kind, part, camel_case_fields(part.get(kind)))
 
 
@@ -92,11 +92,11 @@ def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
         case "functionResponse":
             yield _decode_tool_result(inner)
         case "inlineData" | "fileData":
-            yield content_decoder.decode_media(inner)
+            yield gemini_parts.decode_media(inner)
         case "":
             pass
         case _:
-            yield content_decoder.decode_server_tool_part(kind, inner)
+            yield gemini_parts.decode_server_tool_part(kind, inner)
 
 
 def _decode_tool_result(fields: Fields) -> ToolResult:

@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.google.field_names import decode_schema
-from llm_proxy.dialects.google.step_decoder import MEDIA_KINDS, StepDecoder
+from llm_proxy.dialects.google.interaction_steps import MEDIA_KINDS, StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, ToolResult
 

@@ -8,34 +8,26 @@ The event `interaction.completed` ends a stream too, whatever the interaction's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import (
-    Completeness,
-    ConvertedResponseTurns,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
-    errors,
-    interaction_decoder,
     interaction_request_decoder,
+    interaction_responses,
+    interaction_steps,
     shared_format,
 )
-from llm_proxy.dialects.google.interaction_capabilities import capabilities
-from llm_proxy.dialects.google.interaction_decoder import InteractionDecoder
-from llm_proxy.dialects.google.interaction_encoder import InteractionEncoder
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.google.shared_format import GoogleDialect
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.turns import Json, Turn
 
 _PATH: Final = re.compile(
     r"/v1(?:beta1?|alpha)?(?:/projects/[^/]+/locations/[^/]+)?"
@@ -43,19 +35,15 @@ _PATH: Final = re.compile(
 )
 
 
-class GeminiInteractions(Dialect):
+class GeminiInteractions(GoogleDialect):
     """The dialect `gemini-interactions`."""
 
-    name = "gemini-interactions"
+    name = interaction_steps.DIALECT
     id_json_paths = (
         "$.input[*].id",
         "$.input[*].call_id",
         "$.input[*].content[*].id",
         "$.input[*].content[*].call_id",
-    )
-    token_counting = TokenCounting(reasoning_is_output=False)
-    metadata_names = MetadataNames(
-        ("google", "gemini", "vertex"), "google", "thoughtSignature", has_base64_signatures=True
     )
 
     def matches(self, request: Request) -> bool:
@@ -93,7 +81,7 @@ class GeminiInteractions(Dialect):
             if sse.is_done_message(message):
                 return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
             event = shared_format.decode_event(message)
-            if event.get("event_type") in interaction_decoder.COMPLETED_EVENT_TYPES:
+            if event.get("event_type") in interaction_responses.COMPLETED_EVENT_TYPES:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
                 return json_api.completed_by_error(shared_format.decode_failure(error))
@@ -105,22 +93,13 @@ class GeminiInteractions(Dialect):
         """One turn, or none where the response holds no interaction."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        decoder = InteractionDecoder()
-        for event in _parse_events(response):
-            decoder.feed(event)
-        return decoder.turns()
+        return interaction_responses.decode_events(interaction_responses.parse_events(response))
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event."""
-        return (
-            interaction_decoder.event_output_chars(shared_format.decode_event(message))
-            if codec == "sse"
-            else 0
-        )
-
-    def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Google's error format."""
-        return shared_format.error_body(status, kind, message)
+        if codec != "sse":
+            return 0
+        return interaction_responses.event_output_chars(shared_format.decode_event(message))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A new interaction with empty input."""
@@ -129,44 +108,27 @@ class GeminiInteractions(Dialect):
             "/v1beta/interactions", {"model": model, "input": "", **fields}
         )
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """To one step per part; an interaction that the path names keeps its id."""
+    ) -> WireFormat:
+        """One step per part."""
+        return interaction_responses.wire_format(streams=self.streams(request))
+
+    def encode_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """Events up to `[DONE]`, or one document; an interaction of the path keeps its id.
+
+        That of an agent names the agent and no model.
+        """
+        [turn] = turns
+        turn = replace(turn, id=_interaction_id_of_path(request) or turn.id)
         body = lenient_json.parse_object(request.body)
-        agent = "" if body.get("model") else lenient_json.value_as_text(body.get("agent"))
-        response_capabilities = capabilities(streams=self.streams(request), agent=agent)
-        interaction_id = _interaction_id_of_path(request)
-        turns_with_id = [
-            replace(turn, id=interaction_id) if interaction_id else turn for turn in turns
-        ]
-        return conversion.convert(
-            turns_with_id, response_capabilities, self.model(request), context
-        )
-
-    def encode_response(
-        self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> DialectResponse:
-        """Events up to `[DONE]`, or one document."""
-        [turn] = self.representable_turns(request, turns, context).turns
-        encoder = InteractionEncoder(context)
-        if self.streams(request):
-            return encoder.encode_stream(turn)
-        if turn.failure is not None:
-            return self.error_response(
-                errors.status_of_failure(turn.failure), turn.failure, context
-            )
-        return encoder.encode_whole_response(turn)
-
-    def error_response(
-        self,
-        status: int,
-        failure: Failure,
-        context: EncodeContext,
-        retry_after: float | None = None,
-    ) -> DialectResponse:
-        """Google's error format, with quota and retry delay as details."""
-        return errors.error_response(status, failure, context, retry_after)
+        if (agent := lenient_json.value_as_text(body.get("agent"))) and not body.get("model"):
+            metadata: dict[str, Json] = {"agent": agent, **dict(turn.metadata)}
+            turn = replace(turn, model="", metadata=tuple(metadata.items()))
+        streams = self.streams(request)
+        return interaction_responses.encode_response(turn, context, streams=streams)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -175,7 +137,7 @@ class GeminiInteractions(Dialect):
         if request.method == "DELETE":
             return response_encoding.json_response({})
         if request.method == "POST" and (interaction_id := _interaction_id_of_path(request)):
-            return InteractionEncoder(context).encode_cancelled(interaction_id)
+            return interaction_responses.encode_cancelled(interaction_id, context)
         return None
 
 
@@ -183,17 +145,3 @@ def _interaction_id_of_path(request: Request) -> str:
     """The id of the interaction in the path; empty where it has none."""
     match = _PATH.search(request.path)
     return unquote(match["id"] or "") if match else ""
-
-
-def _parse_events(response: DialectResponse) -> Iterator[Fields]:
-    """The events of a stream; an unstreamed document becomes the event that completes one."""
-    if response.codec_name == "sse":
-        yield from map(
-            shared_format.decode_event, shared_format.rejoin_split_stream_messages(response)
-        )
-        return
-    for document in shared_format.parse_json_objects(json_api.joined_body(response)):
-        yield {
-            "event_type": interaction_decoder.COMPLETED_EVENT_TYPES[0],
-            "interaction": dict(document),
-        }

@@ -1,0 +1,335 @@
+"""The parts of a candidate's content, decoded and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+import orjson
+
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.encoding import normalized_object_json
+from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.google.gemini_sources import sendable_citations
+from llm_proxy.dialects.google.shared_format import is_signature, sendable_reasoning
+from llm_proxy.dialects.google.streamed_arguments import StreamedArguments
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.turns import Json, Media, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
+
+_CODE_CALL, _CODE_RESULT = "executableCode", "codeExecutionResult"
+_TOOL_CALL, _TOOL_RESULT, _CLIENT_RESULT = "toolCall", "toolResponse", "functionResponse"
+PART_KINDS: Final = (
+    *("text", "functionCall", _CLIENT_RESULT, _CODE_CALL, _CODE_RESULT),
+    *(_TOOL_CALL, _TOOL_RESULT, "inlineData", "fileData"),
+)
+"""The fields of which a part has exactly one, which is its kind."""
+_NON_TEXT_KINDS: Final = frozenset(PART_KINDS[1:])
+
+_SIGNATURE: Final = "thoughtSignature"
+_METADATA: Final = (_SIGNATURE, "mediaResolution", "videoMetadata", "partMetadata")
+"""The metadata beside the content of a part."""
+
+_CODE_TOOL: Final = "code_execution"
+"""The tool name of code that Google runs."""
+_SUCCESS_OUTCOMES: Final = ("OUTCOME_OK", 1, None)
+"""Outcomes of successful code; clients may request enums as numbers."""
+
+
+def part_output_chars(part: Fields) -> int:
+    """The output characters of a part; one without text counts as at least one.
+
+    A signature counts nothing.
+    """
+    if text := lenient_json.str_or_empty(part.get("text")):
+        return len(text)
+    call = lenient_json.object_fields(part.get("functionCall"))
+    code = lenient_json.object_fields(part.get(_CODE_CALL))
+    arguments = call.get("args")
+    counted_text = (
+        lenient_json.value_as_text(call.get("name"))
+        + (lenient_json.compact_json(arguments) if arguments else "")
+        + lenient_json.value_as_text(code.get("code"))
+    )
+    return max(len(counted_text), int(not _NON_TEXT_KINDS.isdisjoint(part)))
+
+
+class ContentDecoder:
+    """Decodes the parts of one candidate, which may be increments."""
+
+    def __init__(self) -> None:
+        self.has_client_call = False
+        """Whether the model calls a tool of the client."""
+        self._fragments = FragmentJoiner()
+        self._part_key = 0
+        """The key of the current part; text fragments with the same key become one part."""
+        self._latest_kind: type[Part] | None = None
+        self._open_call: tuple[int, StreamedArguments] | None = None
+        """The key and the arguments of the call that is being streamed."""
+
+    def feed(self, part: Fields) -> None:
+        """Add one part; one of an unknown kind is ignored."""
+        kind = next((name for name in PART_KINDS if name in part), "")
+        metadata = lenient_json.select_metadata(part, _METADATA)
+        inner = lenient_json.object_fields(part.get(kind))
+        match kind:
+            case "text":
+                self._feed_text(part, metadata)
+            case "functionCall":
+                self._feed_function_call(inner, metadata)
+            case "inlineData" | "fileData":
+                thought: Metadata = (("thought", True),) if part.get("thought") is True else ()
+                media = decode_media(inner, (*metadata, *thought))
+                self._add_fragment(media, _joining_key(media))
+            case "":
+                pass
+            case _:
+                self._add_fragment(decode_server_tool_part(kind, inner, metadata), None)
+
+    def parts(self) -> tuple[Part, ...]:
+        """The decoded parts, without their citations."""
+        self._close_open_call()
+        return self._fragments.joined_parts()
+
+    def _feed_text(self, part: Fields, metadata: Metadata) -> None:
+        """Text or a thought; a signature ends its part."""
+        text = lenient_json.str_or_empty(part.get("text"))
+        signature = lenient_json.str_or_empty(part.get(_SIGNATURE))
+        if not text and not metadata:
+            return
+        if part.get("thought") is True:
+            other_metadata = tuple(pair for pair in metadata if pair[0] != _SIGNATURE)
+            fragment: Part = Reasoning(text, signature or None, metadata=other_metadata)
+        else:
+            fragment = Text(text, metadata=metadata)
+        if self._latest_kind is not type(fragment):
+            self._part_key += 1
+        self._add_fragment(fragment, self._part_key)
+        if signature:
+            self._part_key += 1
+
+    def _feed_function_call(self, call: Fields, metadata: Metadata) -> None:
+        """A whole call, or a streamed one: first with a name, then increments without."""
+        name = lenient_json.value_as_text(call.get("name"))
+        will_continue = call.get("willContinue") is True
+        if name or "args" in call or self._open_call is None:
+            self._close_open_call()
+            if not call:
+                return
+            self._part_key += 1
+            is_streamed = will_continue or "partialArgs" in call
+            arguments = "" if is_streamed else lenient_json.compact_json(call.get("args") or {})
+            call_id = lenient_json.value_as_text(call.get("id"))
+            self._add_fragment(ToolCall(call_id, name, arguments, metadata), self._part_key)
+            self._open_call = (self._part_key, StreamedArguments()) if is_streamed else None
+            self.has_client_call = True
+        if self._open_call is not None:
+            for partial in lenient_json.array_objects(call.get("partialArgs")):
+                self._open_call[1].feed(partial)
+            if not will_continue:
+                self._close_open_call()
+
+    def _close_open_call(self) -> None:
+        if self._open_call is not None:
+            key, arguments = self._open_call
+            self._fragments.add_fragment(ToolCall("", "", arguments.json_text()), key)
+            self._open_call = None
+
+    def _add_fragment(self, fragment: Part, key: int | str | None) -> None:
+        self._latest_kind = type(fragment)
+        self._fragments.add_fragment(fragment, key)
+
+
+def decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata = ()) -> Part:
+    """A call or result of a tool that Google runs, or a result (`functionResponse`) of a client."""
+    call_id = lenient_json.value_as_text(inner.get("id"))
+    kind_metadata: Metadata = (("type", kind), *metadata)
+    match kind:
+        case "executableCode":
+            arguments = lenient_json.compact_json(_without_id(inner))
+            return ToolCall(call_id, _CODE_TOOL, arguments, kind_metadata)
+        case "codeExecutionResult":
+            failed = inner.get("outcome") not in _SUCCESS_OUTCOMES
+            text = lenient_json.value_as_text(inner.get("output"))
+            outcome = lenient_json.select_metadata(inner, ("outcome",))
+            return ToolResult(call_id, text, _CODE_TOOL, failed, (*kind_metadata, *outcome))
+        case "toolCall":
+            name = lenient_json.value_as_text(inner.get("toolType"))
+            arguments = lenient_json.compact_json(inner.get("args") or {})
+            return ToolCall(call_id, name, arguments, kind_metadata)
+        case _:
+            name = lenient_json.value_as_text(inner.get("toolType") or inner.get("name"))
+            text = lenient_json.value_as_text(inner.get("response"))
+            return ToolResult(call_id, text, name, metadata=kind_metadata)
+
+
+def decode_media(blob: Fields, metadata: Metadata = ()) -> Media:
+    """Media, inline or as a file of Google's."""
+    return Media(
+        media_type=lenient_json.value_as_text(blob.get("mimeType")),
+        url=lenient_json.value_as_text(blob.get("fileUri")),
+        base64=lenient_json.value_as_text(blob.get("data")),
+        metadata=(*lenient_json.select_metadata(blob, ("displayName",)), *metadata),
+    )
+
+
+def _without_id(code: Fields) -> dict[str, Json]:
+    """The code and its language, which share their object with the id of the call."""
+    return {name: value for name, value in code.items() if name != "id"}
+
+
+def _joining_key(media: Media) -> str | None:
+    """Images are whole; inline audio comes in pieces, which are joined by type."""
+    is_inline_audio = media.media_type.startswith("audio/") and not media.url
+    return media.media_type if is_inline_audio else None
+
+
+def join_audio(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts, with inline audio of the same type joined, since it is streamed in pieces."""
+    if not any(isinstance(part, Media) for part in parts):
+        return parts
+    fragments = FragmentJoiner()
+    for part in parts:
+        fragments.add_fragment(part, _joining_key(part) if isinstance(part, Media) else None)
+    return fragments.joined_parts()
+
+
+def sendable_part(part: Part) -> Part | None:
+    """The part as it can be sent; None for media with only a transcript.
+
+    A signature that is not base64 is left out, and the URL of media that are inline.
+    """
+    match part:
+        case Text():
+            signature = lenient_json.select_metadata(_metadata_fields(part), (_SIGNATURE,))
+            return Text(part.text, sendable_citations(part), signature)
+        case Reasoning():
+            return sendable_reasoning(part)
+        case Media() if part.transcript and not (part.base64 or part.url):
+            return None
+        case Media():
+            return replace(part, url="" if part.base64 else part.url)
+        case _:
+            return part
+
+
+def as_server_call(call: ToolCall) -> ToolCall | None:
+    """A call that Google's own tool answered; None for arguments that are not an object."""
+    fields: dict[str, Json] = dict(call.metadata)
+    if is_client_call(call):
+        fields["type"] = _CODE_CALL if call.name == _CODE_TOOL else _TOOL_CALL
+    has_object = normalized_object_json(call.arguments or "{}") is not None
+    return replace(call, metadata=tuple(fields.items())) if has_object else None
+
+
+def is_client_call(part: Part) -> bool:
+    """Whether the part is a call of a client's tool; the `type` marks one that Google runs."""
+    return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in (
+        _CODE_CALL,
+        _TOOL_CALL,
+    )
+
+
+def encode_parts(parts: Iterable[Part]) -> list[Document]:
+    """Each part as one wire part."""
+    return [{**_encode_content(part), **_metadata_fields(part)} for part in parts]
+
+
+def encode_part_chunks(
+    parts: Iterable[Part], split_text: Callable[[str], Iterable[str]]
+) -> Iterator[list[Document]]:
+    """The wire parts of each chunk; neighbouring calls of client tools share a chunk.
+
+    The last chunk of a text has its metadata, such as the signature.
+    """
+    for are_client_calls, group in groupby(parts, is_client_call):
+        if are_client_calls:
+            yield encode_parts(group)
+            continue
+        for part in group:
+            if isinstance(part, Text | Reasoning) and part.text:
+                *first, last = (_encode_text(part, piece) for piece in split_text(part.text))
+                yield from ([piece] for piece in first)
+                yield [{**last, **_metadata_fields(part)}]
+            elif not isinstance(part, Text) or part.metadata:
+                yield encode_parts([part])
+
+
+def _encode_content(part: Part) -> Document:
+    match part:
+        case ToolCall():
+            return _encode_tool_call(part)
+        case ToolResult():
+            return _encode_tool_result(part)
+        case Media():
+            name = lenient_json.select_metadata(dict(part.metadata), ("displayName",))
+            blob: Document = {"mimeType": part.media_type, **dict(name)}
+            if part.base64:
+                return {"inlineData": {**blob, "data": part.base64}}
+            return {"fileData": {**blob, "fileUri": part.url}}
+        case _:
+            return _encode_text(part, part.text)
+
+
+def _encode_text(part: Part, text: str) -> Document:
+    return {"text": text, "thought": True} if isinstance(part, Reasoning) else {"text": text}
+
+
+def _encode_tool_call(call: ToolCall) -> Document:
+    arguments = orjson.Fragment(call.arguments)
+    match dict(call.metadata).get("type"):
+        case "executableCode":
+            code = _without_id(lenient_json.parse_object(call.arguments.encode()))
+            return {_CODE_CALL: {**_id_field(call.id), **code}}
+        case "toolCall":
+            fields: Document = {"toolType": call.name, "args": arguments}
+            return {_TOOL_CALL: {**_id_field(call.id), **fields}}
+        case _:
+            fields = {"name": call.name, "args": arguments}
+            return {"functionCall": {**_id_field(call.id), **fields}}
+
+
+def _encode_tool_result(result: ToolResult) -> Document:
+    """A result of code, with its outcome, or of another tool, whose content is an object.
+
+    Other content is wrapped in `result` or `error`; empty content stays empty.
+    """
+    metadata = dict(result.metadata)
+    kind = metadata.get("type")
+    is_tool_kind = kind in (_TOOL_RESULT, _CLIENT_RESULT)
+    if kind == _CODE_RESULT or (not is_tool_kind and result.name == _CODE_TOOL):
+        outcome = metadata.get("outcome")
+        if not outcome or (outcome not in _SUCCESS_OUTCOMES) is not result.failed:
+            outcome = "OUTCOME_FAILED" if result.failed else "OUTCOME_OK"
+        output: Document = {"outcome": outcome, "output": result.content}
+        return {_CODE_RESULT: {**_id_field(result.call_id), **output}}
+    fields: Document = {"name" if kind == _CLIENT_RESULT else "toolType": result.name}
+    if result.content or result.failed:
+        wrapped: Json = {"error" if result.failed else "result": result.content}
+        content = normalized_object_json(result.content) or lenient_json.compact_json(wrapped)
+        fields["response"] = orjson.Fragment(content)
+    return {
+        _CLIENT_RESULT if kind == _CLIENT_RESULT else _TOOL_RESULT: {
+            **_id_field(result.call_id),
+            **fields,
+        }
+    }
+
+
+def _id_field(call_id: str) -> Document:
+    return {"id": call_id} if call_id else {}
+
+
+def _metadata_fields(part: Part) -> Document:
+    """The fields beside the content, without an invalid signature."""
+    if isinstance(part, Reasoning):
+        return {_SIGNATURE: part.signature} if part.signature else {}
+    fields = dict(part.metadata)
+    document: Document = dict(lenient_json.select_metadata(fields, _METADATA))
+    if not is_signature(document.get(_SIGNATURE)):
+        document.pop(_SIGNATURE, None)
+    if isinstance(part, Media) and fields.get("thought") is True:
+        document["thought"] = True
+    return document

@@ -1,0 +1,242 @@
+"""Gemini's sources: the citations of the texts of one candidate, decoded and encoded.
+
+A citation with a license or publication date is a recitation (the text repeats the source); all
+others are grounding: chunks are the sources, and supports the passages that refer to them.
+Passages are byte offsets in all text of a candidate; the wire leaves out a start of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from llm_proxy.dialects import lenient_json, turn_parts
+from llm_proxy.dialects.google.citations import (
+    LocatedCitation,
+    byte_offsets,
+    is_valid_span,
+    unique_citations,
+)
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.turns import Citation, Json, Part, Reasoning, Text
+
+GROUNDING: Final = "groundingMetadata"
+_CHUNKS, _SUPPORTS = "groundingChunks", "groundingSupports"
+_RECITATIONS: Final = "citationMetadata"
+_RECITATION_METADATA: Final = ("license", "publicationDate")
+_RECITATION_FIELDS: Final = ("uri", "title", "startIndex", "endIndex")
+_SOURCE_METADATA: Final = {
+    "web": ("domain",),
+    "retrievedContext": (
+        *("documentName", "fileSearchStore", "customMetadata", "ragChunk", "pageNumber"),
+        "mediaId",
+    ),
+    "maps": ("placeId", "placeAnswerSources", "route"),
+    "image": ("sourceUri", "imageUri", "domain"),
+}
+"""The kinds of sources, and the metadata that is sent of each."""
+_QUOTING_KINDS: Final = ("retrievedContext", "maps")
+"""The kinds of sources that hold the quoted text."""
+_SOURCE_FIELDS: Final = ("uri", "title", "text")
+
+
+def grounding_without_sources(grounding: Json) -> dict[str, Json]:
+    """The fields of a grounding other than its sources, which become citations."""
+    fields = lenient_json.object_fields(grounding)
+    names = (name for name in fields if name not in (_CHUNKS, _SUPPORTS))
+    return dict(lenient_json.select_metadata(fields, names))
+
+
+class SourcesDecoder:
+    """Decodes the sources of one candidate, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._located_citations: list[LocatedCitation] = []
+        self._sources: list[Citation] = []
+        """The latest list of sources, which passages refer to by index."""
+        self._cited_indices: set[int] = set()
+
+    def feed(self, candidate: Fields) -> None:
+        """Add the recitations and the grounding of a chunk's candidate."""
+        fields = lenient_json.object_fields(candidate.get(_RECITATIONS))
+        for source in lenient_json.array_objects(
+            fields.get("citationSources") or fields.get("citations")
+        ):
+            self._located_citations.append(
+                LocatedCitation(_decode_recitation(source), *_byte_span(source))
+            )
+        grounding = lenient_json.object_fields(candidate.get(GROUNDING))
+        if chunks := lenient_json.array_objects(grounding.get(_CHUNKS)):
+            self._located_citations = self.located_citations()
+            self._sources = [_decode_chunk(chunk) for chunk in chunks]
+            self._cited_indices.clear()
+        for support in lenient_json.array_objects(grounding.get(_SUPPORTS)):
+            segment = lenient_json.object_fields(support.get("segment"))
+            span = (None, None) if segment.get("partIndex") else _byte_span(segment)
+            for value in lenient_json.array_items(support.get("groundingChunkIndices")):
+                index = lenient_json.first_integer(value)
+                if index is not None and 0 <= index < len(self._sources):
+                    self._cited_indices.add(index)
+                    self._located_citations.append(LocatedCitation(self._sources[index], *span))
+
+    def located_citations(self) -> list[LocatedCitation]:
+        """The citations so far; sources to which no passage refers come last, without one."""
+        uncited = (
+            LocatedCitation(citation)
+            for index, citation in enumerate(self._sources)
+            if index not in self._cited_indices
+        )
+        return [*self._located_citations, *uncited]
+
+
+def _byte_span(segment: Fields) -> tuple[int | None, int | None]:
+    start, end = segment.get("startIndex"), segment.get("endIndex")
+    return lenient_json.first_integer(start), lenient_json.first_integer(end)
+
+
+def _decode_recitation(source: Fields) -> Citation:
+    names = (name for name in source if name not in _RECITATION_FIELDS)
+    return Citation(
+        lenient_json.value_as_text(source.get("uri")),
+        lenient_json.value_as_text(source.get("title")),
+        metadata=lenient_json.select_metadata(source, names),
+    )
+
+
+def _decode_chunk(chunk: Fields) -> Citation:
+    kind = next((name for name in _SOURCE_METADATA if name in chunk), "")
+    fields = lenient_json.object_fields(chunk.get(kind))
+    names = (name for name in fields if name not in _SOURCE_FIELDS)
+    metadata = lenient_json.select_metadata(fields, names)
+    return Citation(
+        url=lenient_json.value_as_text(fields.get("uri") or fields.get("sourceUri")),
+        title=lenient_json.value_as_text(fields.get("title")),
+        quoted=lenient_json.value_as_text(fields.get("text")),
+        metadata=(("type", kind), *metadata) if kind not in ("", "web") else metadata,
+    )
+
+
+def sendable_citations(text: Text) -> tuple[Citation, ...]:
+    """The citations of a text as they decode once sent; empty ones are left out."""
+    decoded = []
+    for citation in text.citations:
+        if _is_recitation(citation):
+            decoded.append((_decode_recitation(_encode_recitation(citation)), citation.span))
+        elif any((chunk := _encode_chunk(citation)).values()):
+            decoded.append((_decode_chunk(chunk), citation.span))
+    return tuple(replace(citation, span=span) for citation, span in decoded)
+
+
+def merge_and_place_citations(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Neighbouring texts and thoughts merged, and citations where a decoder finds them.
+
+    A signature ends its part: what follows is not merged with it.  Citations of empty texts go to
+    the last text; elsewhere, a citation without a valid span covers its text.
+    """
+    unplaced: list[Citation] = []
+    kept: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Text) or part.text:
+            kept.append(part)
+            continue
+        unplaced += part.citations
+        if part.metadata:
+            kept.append(replace(part, citations=()))
+    if unplaced and not any(isinstance(part, Text) for part in kept):
+        kept.append(Text(""))
+    merged = turn_parts.merge_neighbours(kept, (Text, Reasoning), _has_signature)
+    last_text = max((at for at, part in enumerate(merged) if isinstance(part, Text)), default=0)
+    return tuple(
+        _place_citations(part, unplaced if at == last_text else None)
+        if isinstance(part, Text)
+        else part
+        for at, part in enumerate(merged)
+    )
+
+
+def _place_citations(text: Text, unplaced: list[Citation] | None) -> Text:
+    """A text with its citations; the last text has `unplaced` ones, and citations without span."""
+    default_span = (0, len(text.text)) if unplaced is None else None
+    return replace(
+        text,
+        citations=unique_citations(
+            citation
+            if is_valid_span(citation.span, text.text)
+            else replace(citation, span=default_span)
+            for citation in (*text.citations, *(unplaced or ()))
+        ),
+    )
+
+
+def _has_signature(part: Part) -> bool:
+    return bool(part.signature if isinstance(part, Reasoning) else part.metadata)
+
+
+def encode_sources(parts: Iterable[Part], recitation_field: str) -> Document:
+    """A candidate's fields for sources; `recitation_field` names the list of recitations."""
+    recitations: list[Document] = []
+    supports: list[Document] = []
+    chunks: list[Document] = []
+    uncited_chunks: list[Document] = []
+    chunk_indices: dict[str, int] = {}
+    """The JSON text of each cited chunk -> its index in `chunks`."""
+    text_start = 0
+    for text in (part for part in parts if isinstance(part, Text)):
+        offsets = byte_offsets(text.text)
+        for citation in text.citations:
+            segment: Document = {}
+            if citation.span is not None:
+                start, end = (text_start + offsets[at] for at in citation.span)
+                segment = {**({"startIndex": start} if start else {}), "endIndex": end}
+            if _is_recitation(citation):
+                recitations.append({**segment, **_encode_recitation(citation)})
+            elif citation.span is None:
+                uncited_chunks.append(_encode_chunk(citation))
+            else:
+                chunk = _encode_chunk(citation)
+                index = chunk_indices.setdefault(lenient_json.compact_json(chunk), len(chunks))
+                if index == len(chunks):
+                    chunks.append(chunk)
+                segment["text"] = text.text[slice(*citation.span)]
+                if not supports or supports[-1]["segment"] != segment:
+                    supports.append({"segment": segment, "groundingChunkIndices": []})
+                supports[-1]["groundingChunkIndices"].append(index)
+        text_start += offsets[-1]
+    grounding = {_CHUNKS: [*chunks, *uncited_chunks], _SUPPORTS: supports}
+    fields = {
+        _RECITATIONS: {recitation_field: recitations} if recitations else {},
+        GROUNDING: {name: values for name, values in grounding.items() if values},
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _is_recitation(citation: Citation) -> bool:
+    fields = dict(citation.metadata)
+    return (
+        not citation.quoted
+        and "type" not in fields
+        and any(fields.get(name) for name in _RECITATION_METADATA)
+    )
+
+
+def _encode_recitation(citation: Citation) -> Document:
+    metadata = lenient_json.select_metadata(dict(citation.metadata), _RECITATION_METADATA)
+    return _source_fields(citation.url, citation.title) | dict(metadata)
+
+
+def _encode_chunk(citation: Citation) -> Document:
+    """A grounding chunk; the URL of an image's page is in `sourceUri` alone."""
+    metadata = dict(citation.metadata)
+    value = metadata.get("type")
+    kind = value if isinstance(value, str) and value in _SOURCE_METADATA else "web"
+    names = (name for name in metadata if name in _SOURCE_METADATA[kind])
+    fields = dict(lenient_json.select_metadata(metadata, names))
+    url = "" if fields.get("sourceUri") == citation.url else citation.url
+    quoted = citation.quoted if kind in _QUOTING_KINDS else ""
+    return {kind: _source_fields(url, citation.title, quoted) | fields}
+
+
+def _source_fields(*values: str) -> Document:
+    return {name: value for name, value in zip(_SOURCE_FIELDS, values, strict=False) if value}

@@ -1,0 +1,232 @@
+"""Responses of `gemini-interactions`, decoded and encoded: an interaction and its steps.
+
+created status_update ( step.start step.delta* step.stop )* completed [DONE]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.google import interaction_steps, shared_format
+from llm_proxy.dialects.google.citations import has_more_than_text
+from llm_proxy.dialects.google.interaction_steps import StepDecoder
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
+from llm_proxy.framing import sse
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Media,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+COMPLETED_EVENT_TYPES: Final = ("interaction.completed", "interaction.complete")
+"""The type of the last event, and its older spelling."""
+_DELTA_EVENT_TYPES: Final = ("step.delta", "content.delta")
+_NON_OUTPUT_DELTA_TYPES: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
+"""The types of deltas without output characters: signatures and annotations."""
+
+_IN_PROGRESS: Final = "in_progress"
+_CANCELLED: Final = "cancelled"
+_FINISH: Final = FinishReasons(
+    {
+        "completed": FinishReason.STOP,
+        "requires_action": FinishReason.TOOL_CALLS,
+        "incomplete": FinishReason.LENGTH,
+        "budget_exceeded": FinishReason.LENGTH,
+        "requires_continuation": FinishReason.PAUSED,
+        "failed": FinishReason.ERROR,
+    },
+    {
+        FinishReason.STOP: "completed",
+        FinishReason.TOOL_CALLS: "requires_action",
+        FinishReason.LENGTH: "incomplete",
+        FinishReason.PAUSED: "requires_continuation",
+        FinishReason.ERROR: "failed",
+        FinishReason.OTHER: _CANCELLED,
+    },
+    unfinished=("", _IN_PROGRESS, "queued"),
+)
+_USAGE: Final = UsageFields(
+    {
+        "input": ("total_input_tokens",),
+        "output": ("total_output_tokens",),
+        "total": ("total_tokens",),
+        "cache_read": ("total_cached_tokens",),
+        "reasoning": ("total_thought_tokens",),
+    },
+    required=("input", "output", "total"),
+)
+"""The output excludes reasoning."""
+_METADATA: Final = ("agent", "previous_interaction_id", "service_tier", "environment_id")
+
+
+def wire_format(*, streams: bool) -> WireFormat:
+    """What a response can hold; a streamed function call can have any text as arguments."""
+    return WireFormat(
+        dialect=interaction_steps.DIALECT,
+        is_streamed=streams,
+        parts=frozenset((Text, Reasoning, ToolCall, ToolResult, Media)),
+        finish=_FINISH,
+        usage=_USAGE,
+        metadata=_METADATA,
+        convert_part=interaction_steps.sendable_part,
+        convert_provider_call=interaction_steps.as_server_call,
+        has_object_arguments=not streams,
+        has_signatures=True,
+        is_sent_empty=has_more_than_text,
+        merged=frozenset(),
+        id_prefix="v1_",
+        awaits_client=lambda parts: any(map(interaction_steps.is_client_call, parts)),
+    )
+
+
+def event_output_chars(event: Fields) -> int:
+    """The output characters that an event adds to a response; a delta counts as at least one.
+
+    Signatures and annotations count nothing.
+    """
+    delta = lenient_json.object_fields(event.get("delta"))
+    if (
+        event.get("event_type") not in _DELTA_EVENT_TYPES
+        or delta.get("type") in _NON_OUTPUT_DELTA_TYPES
+    ):
+        return 0
+    summary_content = lenient_json.object_fields(delta.get("content"))  # of a thought's summary
+    texts = (delta.get("text"), delta.get("arguments"), summary_content.get("text"))
+    return max(sum(len(lenient_json.str_or_empty(text)) for text in texts), 1)
+
+
+def parse_events(response: DialectResponse) -> Iterator[Fields]:
+    """The events of a stream; an unstreamed document becomes the event that completes one."""
+    if response.codec_name == "sse":
+        messages = shared_format.rejoin_split_stream_messages(response)
+        yield from map(shared_format.decode_event, messages)
+        return
+    for document in shared_format.parse_json_objects(json_api.joined_body(response)):
+        yield {"event_type": COMPLETED_EVENT_TYPES[0], "interaction": dict(document)}
+
+
+def decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
+    """One turn; none where the response has no steps, no status and no error."""
+    steps: dict[int, StepDecoder] = {}
+    interaction: dict[str, Json] = {}
+    """The latest value of each field of the interaction."""
+    failure: Failure | None = None
+    for event in events:
+        if error := event.get("error"):
+            failure = failure or shared_format.decode_failure(error)
+        index = lenient_json.first_integer(event.get("index"), len(steps)) or 0
+        fields: Fields = {}
+        match lenient_json.str_or_empty(event.get("event_type")):
+            case "step.start" | "content.start":
+                step = lenient_json.object_fields(event.get("step") or event.get("content"))
+                steps.setdefault(index, StepDecoder()).feed(step)
+            case kind if kind in _DELTA_EVENT_TYPES:
+                delta = lenient_json.object_fields(event.get("delta"))
+                steps.setdefault(index, StepDecoder()).feed(delta)
+                metadata = lenient_json.object_fields(event.get("metadata"))
+                fields = {"usage": metadata.get("total_usage")}
+            case "interaction.status_update":
+                fields = {"id": event.get("interaction_id"), "status": event.get("status")}
+            case kind if kind.startswith("interaction."):
+                fields = lenient_json.object_fields(event.get("interaction"))
+            case _:
+                pass
+        interaction.update(
+            (name, value) for name, value in fields.items() if value not in (None, "", [], {})
+        )
+    if not steps:  # of a stream they are in its events
+        whole_steps = interaction.get("steps") or interaction.get("outputs")
+        for index, whole_step in enumerate(lenient_json.array_objects(whole_steps)):
+            steps[index] = StepDecoder()
+            steps[index].feed(whole_step)
+    status = lenient_json.value_as_text(interaction.get("status"))
+    if not (steps or status or failure):
+        return ()
+    for whole_error in lenient_json.array_objects(interaction.get("errors")):
+        failure = failure or shared_format.decode_failure(dict(whole_error))
+    is_finished = status not in _FINISH.unfinished
+    turn = Turn(
+        tuple(part for _, decoder in sorted(steps.items()) for part in decoder.parts()),
+        finish=_FINISH.decode(status, awaits_client=False) if is_finished else None,
+        finish_raw=status if is_finished else "",
+        usage=_USAGE.decode(lenient_json.object_fields(interaction.get("usage"))),
+        failure=failure,
+        id=lenient_json.value_as_text(interaction.get("id")),
+        model=lenient_json.value_as_text(interaction.get("model")),
+        metadata=lenient_json.select_metadata(interaction, _METADATA),
+    )
+    return (turn,)
+
+
+def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> DialectResponse:
+    """A stream of named events up to `[DONE]` or an error, or one document."""
+    if streams:
+        events = _encode_events(turn, context)
+        return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events)
+    steps = [interaction_steps.encode_step(part) for part in turn.parts]
+    return response_encoding.json_response(
+        {**_completed_interaction_object(turn, context), "steps": steps}
+    )
+
+
+def encode_cancelled(interaction_id: str, context: EncodeContext) -> DialectResponse:
+    """The document of a cancelled interaction."""
+    turn = Turn((), id=interaction_id)
+    return response_encoding.json_response(_interaction_object(turn, _CANCELLED, context))
+
+
+def _encode_events(turn: Turn, context: EncodeContext) -> Iterator[bytes]:
+    created = _interaction_object(turn, _IN_PROGRESS, context)
+    yield _encode_event("interaction.created", interaction=created)
+    yield _encode_event("interaction.status_update", interaction_id=turn.id, status=_IN_PROGRESS)
+    for index, part in enumerate(turn.parts):
+        start = interaction_steps.encode_step_start(part)
+        yield _encode_event("step.start", index=index, step=start)
+        for delta in interaction_steps.encode_step_deltas(part, context.split_text):
+            yield _encode_event("step.delta", index=index, delta=delta)
+        yield _encode_event("step.stop", index=index)
+    if turn.failure is not None:
+        message = shared_format.error_document(turn.failure)["error"]["message"]
+        code = turn.failure.type or turn.failure.code or "internal"
+        yield _encode_event("error", error={"code": code, "message": message})
+        return
+    completed = _completed_interaction_object(turn, context)
+    yield _encode_event(COMPLETED_EVENT_TYPES[0], interaction=completed)
+    yield sse.encode_event(sse.DONE_DATA)
+
+
+def _encode_event(kind: str, **fields: object) -> bytes:
+    return sse.encode_event(
+        response_encoding.single_line_json({"event_type": kind, **fields}), kind
+    )
+
+
+def _completed_interaction_object(turn: Turn, context: EncodeContext) -> Document:
+    counts = {"usage": _USAGE.encode(turn.usage)} if turn.usage is not None else {}
+    return {**_interaction_object(turn, turn.finish_raw, context), **counts}
+
+
+def _interaction_object(turn: Turn, status: str, context: EncodeContext) -> Document:
+    created = datetime.fromtimestamp(context.created_unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "id": turn.id,
+        "object": "interaction",
+        **({"model": turn.model} if turn.model else {}),
+        **dict(lenient_json.select_metadata(dict(turn.metadata), _METADATA)),
+        "status": status,
+        "created": created,
+        "updated": created,
+    }

@@ -1,0 +1,373 @@
+"""The steps of an interaction, whole or as a start and deltas, decoded and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from llm_proxy.dialects import encoding, lenient_json
+from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.google.citations import (
+    LocatedCitation,
+    attach_citations,
+    byte_offsets,
+    is_valid_span,
+    unique_citations,
+)
+from llm_proxy.dialects.google.shared_format import sendable_reasoning
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.turns import (
+    Citation,
+    Json,
+    Media,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+DIALECT: Final = "gemini-interactions"
+MEDIA_KINDS: Final = ("image", "audio", "video", "document")
+_MEDIA_METADATA: Final = ("resolution", "sample_rate", "channels")
+
+_FUNCTION_CALL: Final = "function_call"
+_GOOGLE_TOOLS: Final = (
+    *("code_execution", "file_search", "google_maps", "google_search", "processing"),
+    *("retrieval", "tool_search", "url_context"),
+)
+"""The tools that Google runs; `_call` and `_result` follow in the kinds of their steps."""
+_MCP_TOOL: Final = "mcp_server_tool"
+"""The same for a tool of any other server."""
+_SERVER_CALL_KINDS: Final = tuple(f"{tool}_call" for tool in (*_GOOGLE_TOOLS, _MCP_TOOL))
+_RESULT_KINDS: Final = (
+    *(f"{tool}_result" for tool in (*_GOOGLE_TOOLS, _MCP_TOOL)),
+    "function_result",
+)
+_CODE_RESULT: Final = "code_execution_result"
+_SERVER_NAME: Final = "server_name"
+_TOOL_METADATA: Final = (_SERVER_NAME, "signature", "search_type", "retrieval_type")
+
+_URL_CITATION: Final = "url_citation"
+_CITATION_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    _URL_CITATION: ("url", "title"),
+    "file_citation": ("document_uri", "file_name", "source"),
+    "place_citation": ("url", "name"),
+}
+"""By kind of citation, its names for URL, title and quoted text."""
+_CITATION_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
+    _URL_CITATION: (),
+    "file_citation": ("custom_metadata", "media_id", "page_number"),
+    "place_citation": ("place_id", "review_snippets"),
+}
+_CITATION_FIELDS: Final = (
+    *("type", "url", "document_uri", "title", "file_name", "name", "source"),
+    *("start_index", "end_index"),
+)
+_MAX_DEPTH: Final = 2
+"""The limit of nested contents; the API nests no deeper."""
+
+
+class StepDecoder:
+    """Decodes one step; the step itself, its contents and its deltas have the same format."""
+
+    def __init__(self) -> None:
+        self._fragments = FragmentJoiner()
+        self._located_citations: list[LocatedCitation] = []
+        self._has_tool_call = False
+        self._whole_arguments: Json = None
+        """Arguments as an object, which deltas replace."""
+        self._arguments_text: list[str] = []
+        """Fragments of arguments as JSON text."""
+
+    def feed(self, fields: Fields, depth: int = 0) -> None:
+        """Add a step, one of its contents or a delta; unknown types are ignored."""
+        match lenient_json.str_or_empty(fields.get("type")):
+            case "text" | "text_annotation_delta" | "text_annotation":
+                if text := lenient_json.str_or_empty(fields.get("text")):
+                    self._fragments.add_fragment(Text(text))
+                annotations = lenient_json.array_objects(fields.get("annotations"))
+                self._located_citations += map(_decode_citation, annotations)
+            case "thought" | "thought_summary" | "thought_signature":
+                self._feed_thought(fields)
+            case "model_output" if depth < _MAX_DEPTH:
+                for content in lenient_json.array_objects(fields.get("content")):
+                    self.feed(content, depth + 1)
+            case "arguments_delta":
+                self._arguments_text.append(lenient_json.str_or_empty(fields.get("arguments")))
+            case kind if kind in MEDIA_KINDS:
+                media = _decode_media(kind, fields)
+                is_inline_audio = kind == "audio" and not media.url
+                self._fragments.add_fragment(media, kind if is_inline_audio else None)
+            case kind if kind.endswith("_call"):
+                self._feed_tool_call(kind, fields)
+            case kind if kind.endswith("_result"):
+                self._fragments.add_fragment(_decode_tool_result(kind, fields))
+            case _:
+                pass
+
+    def parts(self) -> tuple[Part, ...]:
+        """The decoded parts, with their citations."""
+        if self._has_tool_call:
+            arguments = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
+                self._whole_arguments or {}
+            )
+            self._fragments.add_fragment(ToolCall("", "", arguments))
+            self._has_tool_call = False
+        return attach_citations(self._fragments.joined_parts(), self._located_citations)
+
+    def _feed_thought(self, fields: Fields) -> None:
+        """A thought's signature, and its summary, if requested, whole or one content at a time."""
+        for content in (fields.get("content"), *lenient_json.array_items(fields.get("summary"))):
+            text = lenient_json.str_or_empty(lenient_json.object_fields(content).get("text"))
+            if text:
+                self._fragments.add_fragment(Reasoning(text))
+        if signature := lenient_json.str_or_empty(fields.get("signature")):
+            self._fragments.add_fragment(Reasoning("", signature))
+
+    def _feed_tool_call(self, kind: str, fields: Fields) -> None:
+        """A call of a client's tool, or of one that Google runs."""
+        arguments = fields.get("arguments")
+        if isinstance(arguments, str):
+            self._arguments_text.append(arguments)
+        else:
+            self._whole_arguments = arguments or self._whole_arguments
+        self._has_tool_call = True
+        kind_metadata: Metadata = () if kind == _FUNCTION_CALL else (("type", kind),)
+        self._fragments.add_fragment(
+            ToolCall(
+                lenient_json.value_as_text(fields.get("id")),
+                lenient_json.value_as_text(fields.get("name")) or _default_tool_name(kind),
+                "",
+                (*kind_metadata, *lenient_json.select_metadata(fields, _TOOL_METADATA)),
+            )
+        )
+
+
+def _default_tool_name(kind: str) -> str:
+    """The name of a tool whose step of this kind has no name."""
+    return kind.removesuffix("_call").removesuffix("_result")
+
+
+def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
+    return ToolResult(
+        call_id=lenient_json.value_as_text(fields.get("call_id")),
+        content=lenient_json.value_as_text(fields.get("result")),
+        name=lenient_json.value_as_text(fields.get("name")) or _default_tool_name(kind),
+        failed=fields.get("is_error") is True,
+        metadata=(("type", kind), *lenient_json.select_metadata(fields, _TOOL_METADATA)),
+    )
+
+
+def _decode_media(kind: str, fields: Fields) -> Media:
+    return Media(
+        media_type=lenient_json.value_as_text(fields.get("mime_type")) or f"{kind}/*",
+        url=lenient_json.value_as_text(fields.get("uri")),
+        base64=lenient_json.str_or_empty(fields.get("data")),
+        metadata=lenient_json.select_metadata(fields, _MEDIA_METADATA),
+    )
+
+
+def _decode_citation(annotation: Fields) -> LocatedCitation:
+    """A citation of a page, a file or a place; its passage is in bytes of the step's text."""
+    title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
+    is_page = annotation.get("type") == _URL_CITATION
+    kind = () if is_page else lenient_json.select_metadata(annotation, ("type",))
+    names = (name for name in annotation if name not in _CITATION_FIELDS)
+    citation = Citation(
+        url=lenient_json.value_as_text(annotation.get("url") or annotation.get("document_uri")),
+        title=lenient_json.value_as_text(title),
+        quoted=lenient_json.value_as_text(annotation.get("source")),
+        metadata=(*kind, *lenient_json.select_metadata(annotation, names)),
+    )
+    start, end = annotation.get("start_index"), annotation.get("end_index")
+    return LocatedCitation(
+        citation, lenient_json.first_integer(start), lenient_json.first_integer(end)
+    )
+
+
+def sendable_part(part: Part) -> Part | None:
+    """The part as it can be sent; None for media with only a transcript.
+
+    Raises `NotRepresentable` for a call of a server tool whose arguments are not an object.
+    """
+    match part:
+        case Text():
+            citations = filter(None, (_sendable_citation(each, part) for each in part.citations))
+            return Text(part.text, unique_citations(citations))
+        case Reasoning():
+            return sendable_reasoning(part)
+        case Media() if part.transcript and not (part.base64 or part.url):
+            return None
+        case ToolCall() if not is_client_call(part):
+            arguments = encoding.normalized_object_json(part.arguments)
+            if arguments is None:
+                raise encoding.arguments_error(DIALECT, part)
+            return replace(part, arguments=arguments)
+        case _:
+            return part
+
+
+def _sendable_citation(citation: Citation, text: Text) -> Citation | None:
+    """The citation as it decodes once sent; None where it is empty."""
+    annotation = _encode_annotation(citation)
+    if annotation.keys() == {"type"}:
+        return None
+    span = citation.span if is_valid_span(citation.span, text.text) else None
+    return replace(_decode_citation(annotation).citation, span=span)
+
+
+def as_server_call(call: ToolCall) -> ToolCall | None:
+    """A call that a server tool answered; None for arguments that are not an object."""
+    fields: dict[str, Json] = dict(call.metadata)
+    if is_client_call(call):
+        fields["type"] = f"{call.name if call.name in _GOOGLE_TOOLS else _MCP_TOOL}_call"
+    has_object = encoding.normalized_object_json(call.arguments or "{}") is not None
+    return replace(call, metadata=tuple(fields.items())) if has_object else None
+
+
+def is_client_call(part: Part) -> bool:
+    """Whether the part is a call of a client's tool; the `type` marks one of a server tool."""
+    return isinstance(part, ToolCall) and not _kind(part.metadata, _SERVER_CALL_KINDS)
+
+
+def _kind(metadata: Metadata, kinds: Iterable[str]) -> str:
+    """The kind in a part's metadata; empty where it is none of `kinds`."""
+    kind = dict(metadata).get("type")
+    return kind if isinstance(kind, str) and kind in kinds else ""
+
+
+def encode_step(part: Part) -> Document:
+    """The whole step of a part."""
+    return {**encode_step_start(part), **_encode_step_content(part)}
+
+
+def encode_step_start(part: Part) -> Document:
+    """The step as `step.start` holds it, without its content."""
+    match part:
+        case Reasoning():
+            return {"type": "thought"}
+        case ToolCall():
+            return _encode_call_start(part)
+        case ToolResult():
+            kind = _result_kind(part)
+            name = {} if part.name in ("", _default_tool_name(kind)) else {"name": part.name}
+            metadata = dict(lenient_json.select_metadata(dict(part.metadata), _TOOL_METADATA))
+            return {"type": kind, "call_id": part.call_id, **name, **metadata}
+        case _:
+            return {"type": "model_output"}
+
+
+def _encode_step_content(part: Part) -> Document:
+    match part:
+        case Text():
+            return {"content": [_encode_text(part.text) | _encode_annotations(part)]}
+        case Reasoning():
+            summary = {"summary": [_encode_text(part.text)]} if part.text else {}
+            return summary | ({"signature": part.signature} if part.signature else {})
+        case ToolCall():
+            return {"arguments": orjson.Fragment(part.arguments)}
+        case ToolResult():
+            return _encode_result(part)
+        case Media():
+            return {"content": [_encode_media(part)]}
+        case _:
+            return {}
+
+
+def encode_step_deltas(
+    part: Part, split_text: Callable[[str], Iterable[str]]
+) -> Iterator[Document]:
+    """The deltas of a part, which follow its start; arguments of server tools are one object."""
+    match part:
+        case Text():
+            yield from map(_encode_text, split_text(part.text))
+            if part.citations:
+                yield {"type": "text_annotation_delta", **_encode_annotations(part)}
+        case Reasoning():
+            for piece in split_text(part.text):
+                yield {"type": "thought_summary", "content": _encode_text(piece)}
+            if part.signature:
+                yield {"type": "thought_signature", "signature": part.signature}
+        case ToolCall() if is_client_call(part):
+            for piece in split_text(part.arguments):
+                yield {"type": "arguments_delta", "arguments": piece}
+        case ToolCall() | ToolResult():
+            yield {"type": encode_step_start(part)["type"], **_encode_step_content(part)}
+        case Media():
+            yield _encode_media(part)
+        case _:
+            pass
+
+
+def _encode_text(text: str) -> Document:
+    return {"type": "text", "text": text}
+
+
+def _encode_annotations(text: Text) -> Document:
+    """The annotations of a text, with byte offsets in it."""
+    offsets = byte_offsets(text.text)
+    annotations = [_encode_annotation(citation) for citation in text.citations]
+    for annotation, citation in zip(annotations, text.citations, strict=True):
+        if citation.span:
+            start, end = citation.span
+            annotation |= {"start_index": offsets[start], "end_index": offsets[end]}
+    return {"annotations": annotations} if annotations else {}
+
+
+def _encode_annotation(citation: Citation) -> Document:
+    """A page, a file or a place; each kind has its own names for the same fields."""
+    kind = _kind(citation.metadata, _CITATION_SOURCES) or _URL_CITATION
+    values = (citation.url, citation.title, citation.quoted)
+    source = zip(_CITATION_SOURCES[kind], values, strict=False)
+    metadata = lenient_json.select_metadata(dict(citation.metadata), _CITATION_METADATA[kind])
+    return {"type": kind, **{name: value for name, value in source if value}, **dict(metadata)}
+
+
+def _encode_call_start(call: ToolCall) -> Document:
+    kind = _kind(call.metadata, _SERVER_CALL_KINDS) or _FUNCTION_CALL
+    name = call.name or _default_tool_name(kind)
+    has_name = kind == _FUNCTION_CALL or name != _default_tool_name(kind)
+    metadata = dict(lenient_json.select_metadata(dict(call.metadata), _TOOL_METADATA))
+    if kind == f"{_MCP_TOOL}_call":
+        metadata = {_SERVER_NAME: name, **metadata}
+    name_field = {"name": name} if has_name else {}
+    return {"type": kind, "id": call.id, **name_field, "arguments": {}, **metadata}
+
+
+def _result_kind(result: ToolResult) -> str:
+    tool = result.name if result.name in _GOOGLE_TOOLS else _MCP_TOOL
+    return _kind(result.metadata, _RESULT_KINDS) or f"{tool}_result"
+
+
+def _encode_result(result: ToolResult) -> Document:
+    """A tool's result as text, or as JSON where the text is compact JSON."""
+    value: Any = result.content
+    is_text = _result_kind(result) == _CODE_RESULT
+    if not is_text and value[:1] in ("[", "{") and _is_compact_json(value):
+        value = orjson.Fragment(value)
+    return {"result": value, **({"is_error": True} if result.failed else {})}
+
+
+def _is_compact_json(text: str) -> bool:
+    try:
+        return lenient_json.compact_json(lenient_json.parse_json(text.encode())) == text
+    except ValueError:
+        return False
+
+
+def _encode_media(media: Media) -> Document:
+    kind = media.media_type.partition("/")[0]
+    kind = kind if kind in MEDIA_KINDS else MEDIA_KINDS[-1]
+    source = {
+        "mime_type": media.media_type or f"{kind}/*",
+        "uri": media.url,
+        "data": media.base64,
+    }
+    metadata = dict(lenient_json.select_metadata(dict(media.metadata), _MEDIA_METADATA))
+    return {"type": kind, **{name: value for name, value in source.items() if value}, **metadata}
