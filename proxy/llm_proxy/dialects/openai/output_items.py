@@ -14,7 +14,7 @@ for the client; one with a result was run by the provider, and becomes an MCP ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -257,9 +257,7 @@ def _decode_citation(annotation: Fields) -> Citation:
         title=lenient_json.value_as_text(annotation.get("title") or annotation.get("filename")),
         quoted=lenient_json.value_as_text(annotation.get("content")),
         span=None if start is None or end is None or start >= end else (start, end),
-        metadata=lenient_json.select_metadata(
-            annotation, (name for name in annotation if name not in known)
-        ),
+        metadata=_metadata_except(annotation, known),
     )
 
 
@@ -334,10 +332,14 @@ def _error_beside_result(item: Fields) -> Metadata:
     return lenient_json.select_metadata(item, ("error",)) if has_result else ()
 
 
-def _extra_fields(item: Fields, known: Iterable[str]) -> Metadata:
+def _extra_fields(item: Fields, known: Collection[str]) -> Metadata:
     """The fields that are not known, as metadata; without the status `completed`."""
-    excluded = {*known, *(["status"] if item.get("status") == "completed" else [])}
-    return lenient_json.select_metadata(item, (name for name in item if name not in excluded))
+    status = ("status",) if item.get("status") == "completed" else ()
+    return _metadata_except(item, (*known, *status))
+
+
+def _metadata_except(fields: Fields, known: Collection[str]) -> Metadata:
+    return lenient_json.select_metadata(fields, (name for name in fields if name not in known))
 
 
 def representable_part(part: Part, *, has_audio: bool, reasoning_type: str) -> Part | None:
@@ -401,9 +403,7 @@ def _tool_metadata(part: ToolCall | ToolResult) -> Metadata:
     fields: Fields = dict(part.metadata)
     if _original_type(part):
         excluded = (*_CALL_FIELDS, "result", "id", "status")
-        others = lenient_json.select_metadata(
-            fields, (name for name in fields if name not in excluded)
-        )
+        others = _metadata_except(fields, excluded)
         metadata = (*_text_metadata(part, ("id", "status")), *others)
     elif isinstance(part, ToolCall):
         caller = lenient_json.select_metadata(fields, ("caller",))
@@ -561,9 +561,7 @@ def _encode_annotation(citation: Citation) -> Document:
     fields: Fields = dict(citation.metadata)
     if fields.get("type") in _FILE_CITATIONS:
         known = (*_CITATION_FIELDS, "type", "filename")
-        others = lenient_json.select_metadata(
-            fields, (name for name in fields if name not in known)
-        )
+        others = _metadata_except(fields, known)
         known_texts = {name: text for name, text in texts.items() if text}
         return {"type": fields["type"], **dict(others), **known_texts, **span}
     return {

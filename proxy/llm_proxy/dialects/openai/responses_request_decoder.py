@@ -32,10 +32,16 @@ _TOOL_OFFER_TYPES: Final = ("additional_tools", _TOOL_SEARCH_OUTPUT_TYPE)
 
 def decode_request(body: Fields) -> Conversation:
     """The conversation in the body of a Responses API request."""
-    items = _input_items(body.get("input"))
+    prompt = body.get("input")
+    items: list[Fields] = (
+        [{"role": "user", "content": prompt}]
+        if isinstance(prompt, str)
+        else lenient_json.array_objects(prompt)
+    )
     messages = request_decoding.merge_adjacent_messages(
         _decode_messages(items), mergeable_roles=("assistant", "tool")
     )
+    conversation = body.get("conversation")
     text_format = lenient_json.object_fields(
         lenient_json.object_fields(body.get("text")).get("format")
     )
@@ -51,17 +57,10 @@ def decode_request(body: Fields) -> Conversation:
         ),
         response_schema=request_decoding.response_schema(text_format, text_format.get("schema")),
         previous_response_id=request_decoding.text_or_empty(body.get("previous_response_id")),
-        stored_conversation_id=_stored_conversation_id(body),
+        stored_conversation_id=request_decoding.text_or_empty(
+            lenient_json.object_fields(conversation).get("id", conversation)
+        ),
         is_stored_by_provider=body.get("store") is not False,
-    )
-
-
-def _input_items(input_value: Json) -> list[Fields]:
-    """The input items; a string is one user message."""
-    return (
-        [{"role": "user", "content": input_value}]
-        if input_value == lenient_json.str_or_empty(input_value)
-        else lenient_json.array_objects(input_value)
     )
 
 
@@ -74,15 +73,11 @@ def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
         elif (
             kind.endswith(_CLIENT_RESULT_SUFFIX)
             or kind == _APPROVAL_TYPE
-            or _is_client_tool_search_output(item)
+            or (kind == _TOOL_SEARCH_OUTPUT_TYPE and item.get("execution") == "client")
         ):
             yield request_decoding.request_message("tool", [_decode_tool_result(item, kind)])
         elif kind in _MODEL_ITEM_TYPES or kind.endswith(("_call", "_output")):
             yield request_decoding.request_message("assistant", output_items.decode_item(item))
-
-
-def _is_client_tool_search_output(item: Fields) -> bool:
-    return item.get("type") == _TOOL_SEARCH_OUTPUT_TYPE and item.get("execution") == "client"
 
 
 def _decode_content(content: Json) -> Iterator[Part]:
@@ -119,7 +114,7 @@ def _decode_tool_result(item: Fields, kind: str) -> ToolResult:
         request_decoding.text_or_empty(call_id),
         request_decoding.tool_output_text(output),
         request_decoding.text_or_empty(item.get("name")),
-        failed=bool(item.get("error")) or item.get("status") == "failed",
+        failed=output_items.has_failed(item),
     )
 
 
@@ -136,12 +131,3 @@ def _decode_tools(body: Fields, items: list[Fields]) -> Iterator[ToolDefinition]
         )
         for document in definitions:
             yield from request_decoding.decode_tool(document, document.get("parameters"))
-
-
-def _stored_conversation_id(body: Fields) -> str:
-    conversation = body.get("conversation")
-    return request_decoding.text_or_empty(
-        conversation
-        if isinstance(conversation, str)
-        else lenient_json.object_fields(conversation).get("id")
-    )
