@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import chat_messages, shared_format
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
@@ -81,36 +80,30 @@ class OpenAIChat(ChoicesDialect):
             merged=chat_messages.merged_kinds(options.variant),
         )
 
-    def encode_whole_choice(
-        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
-    ) -> Document:
+    def encode_whole_choice(self, index: int, turn: Turn, options: ResponseOptions) -> Document:
         """The whole message."""
-        message = _message_encoder(options, context).encode_message(turn)
+        message = _message_encoder(options).encode_message(turn)
         return {"index": index, "message": {**message, **_message_metadata(turn)}}
 
-    def encode_pieces(
-        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
-    ) -> Iterator[Document]:
+    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
         """The deltas of the message."""
-        for delta in _message_encoder(options, context).encode_deltas(turn):
+        for delta in _message_encoder(options).encode_deltas(turn):
             yield {"index": index, "delta": delta}
 
     def encode_last_piece(self, index: int, turn: Turn) -> Document:
         """A delta with the metadata of the message."""
         return {"index": index, "delta": _message_metadata(turn)}
 
-    def encode_events(
-        self, turns: Sequence[Turn], options: ResponseOptions, context: EncodeContext
-    ) -> Iterator[bytes]:
+    def encode_events(self, turns: Sequence[Turn], options: ResponseOptions) -> Iterator[bytes]:
         """The events of a stream, after the provider's preamble."""
         if options.variant.preamble_chunk is not None:
             preamble = dict(options.variant.preamble_chunk)
             yield sse.encode_event(response_encoding.single_line_json(preamble))
-        yield from super().encode_events(turns, options, context)
+        yield from super().encode_events(turns, options)
 
 
-def _message_encoder(options: ResponseOptions, context: EncodeContext) -> ChatMessageEncoder:
-    return ChatMessageEncoder(options.variant, context.split_text, options.uses_functions)
+def _message_encoder(options: ResponseOptions) -> ChatMessageEncoder:
+    return ChatMessageEncoder(options.variant, options.context.split_text, options.uses_functions)
 
 
 def _message_metadata(turn: Turn) -> Document:

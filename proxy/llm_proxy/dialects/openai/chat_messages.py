@@ -14,6 +14,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import json_api, lenient_json, request_decoding, turn_parts
+from llm_proxy.dialects.encoding import one_piece
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,
@@ -330,8 +331,9 @@ class ChatMessageEncoder:
         self._check_single_parts(parts)
         message: Document = {"role": "assistant", "content": None, "refusal": None}
         for position, part in enumerate(parts):
-            for name, value in self._encode_part(part, position).items():
-                message[name] = _merge_field_values(message.get(name), value)
+            for fields in self._encode_part(part, position, one_piece):
+                for name, value in fields.items():
+                    message[name] = _merge_field_values(message.get(name), value)
         if not parts:
             message["content"] = ""
         return message
@@ -347,19 +349,6 @@ class ChatMessageEncoder:
         call_index = 0
         for position, part in enumerate(turn.parts):
             match part:
-                case Text():
-                    for piece in self.split_text(part.text):
-                        yield {"content": piece}
-                    if part.citations:
-                        yield _encode_citations(part)
-                case Reasoning():
-                    pieces = list(self.split_text(self._readable_text(part))) or [""]
-                    for at, piece in enumerate(pieces, 1):
-                        is_last = at == len(pieces)
-                        yield self._encode_reasoning(part, piece, position, is_last=is_last)
-                case Refusal():
-                    for piece in self.split_text(part.text):
-                        yield {"refusal": piece}
                 case Media(transcript=transcript) if transcript:
                     yield _encode_media(part, "")
                     for piece in self.split_text(transcript):
@@ -368,7 +357,7 @@ class ChatMessageEncoder:
                     yield from self._encode_call_deltas(part, call_index)
                     call_index += 1
                 case _:
-                    yield self._encode_part(part, position)
+                    yield from self._encode_part(part, position, self.split_text)
 
     def _check_single_parts(self, parts: Sequence[Part]) -> None:
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -378,24 +367,32 @@ class ChatMessageEncoder:
                 "openai-chat says one function call, and one sound, in a message"
             )
 
-    def _encode_part(self, part: Part, position: int) -> Document:
+    def _encode_part(
+        self, part: Part, position: int, split_text: Callable[[str], Iterable[str]]
+    ) -> Iterator[Document]:
         match part:
             case Text():
-                return {"content": part.text, **(_encode_citations(part) if part.citations else {})}
+                for piece in split_text(part.text):
+                    yield {"content": piece}
+                if part.citations:
+                    yield _encode_citations(part)
             case Reasoning():
-                return self._encode_reasoning(
-                    part, self._readable_text(part), position, is_last=True
-                )
+                is_sealed = has_reasoning_details(self.variant) and part.redacted
+                pieces = [] if is_sealed else list(split_text(part.text))
+                for at, piece in enumerate(pieces or [""], 1):
+                    is_last = at >= len(pieces)
+                    yield self._encode_reasoning(part, piece, position, is_last=is_last)
             case Refusal():
-                return {"refusal": part.text}
+                for piece in split_text(part.text):
+                    yield {"refusal": piece}
             case ToolCall() if self.uses_functions:
-                return {"function_call": {"name": part.name, "arguments": part.arguments}}
+                yield {"function_call": {"name": part.name, "arguments": part.arguments}}
             case ToolCall():
-                return {"tool_calls": [_encode_call(part, part.arguments)]}
+                yield {"tool_calls": [_encode_call(part, part.arguments)]}
             case Media():
-                return _encode_media(part, part.transcript)
+                yield _encode_media(part, part.transcript)
             case ToolResult():
-                return {}  # a response has none
+                pass  # a response has none
 
     def _encode_call_deltas(self, call: ToolCall, index: int) -> Iterator[Document]:
         if self.variant.sends_whole_tool_calls:
@@ -405,9 +402,6 @@ class ChatMessageEncoder:
         kind, arguments_field = _call_fields(call)
         for piece in self.split_text(call.arguments):
             yield {"tool_calls": [{"index": index, kind: {arguments_field: piece}}]}
-
-    def _readable_text(self, part: Reasoning) -> str:
-        return "" if has_reasoning_details(self.variant) and part.redacted else part.text
 
     def _encode_reasoning(
         self, part: Reasoning, text: str, position: int, *, is_last: bool

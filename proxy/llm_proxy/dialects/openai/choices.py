@@ -16,10 +16,19 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Final
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_items,
+    array_objects,
+    first_integer,
+    object_fields,
+    parse_object,
+    select_metadata,
+    value_as_text,
+)
 from llm_proxy.dialects.openai import chat_messages, errors, shared_format
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
 from llm_proxy.dialects.openai.provider_variants import (
@@ -92,7 +101,7 @@ _LOGPROBS: Final = "logprobs"
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What shapes a response: options of the request, and the provider's variant."""
+    """What shapes a response: options of the request, the provider's variant, and the context."""
 
     stream: bool
     includes_usage: bool
@@ -100,16 +109,18 @@ class ResponseOptions:
     uses_functions: bool
     """Whether the request has legacy `functions` and no `tools`."""
     variant: ProviderVariant
+    context: EncodeContext
 
 
 def _response_options(request: Request, context: EncodeContext) -> ResponseOptions:
     """The options for the response to this request."""
-    body = lenient_json.parse_object(request.body)
+    body = parse_object(request.body)
     return ResponseOptions(
         body.get("stream") is True,
-        lenient_json.object_fields(body.get("stream_options")).get("include_usage") is True,
+        object_fields(body.get("stream_options")).get("include_usage") is True,
         bool(body.get("functions")) and not body.get("tools"),
         provider_variant(context.provider),
+        context,
     )
 
 
@@ -144,15 +155,11 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         """The message in a choice, or the delta in a piece of one."""
 
     @abstractmethod
-    def encode_whole_choice(
-        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
-    ) -> Document:
+    def encode_whole_choice(self, index: int, turn: Turn, options: ResponseOptions) -> Document:
         """The fields of a choice with the whole content of the turn, and its index."""
 
     @abstractmethod
-    def encode_pieces(
-        self, index: int, turn: Turn, options: ResponseOptions, context: EncodeContext
-    ) -> Iterator[Document]:
+    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
         """The fields of the pieces of a choice before its finish, and its index."""
 
     @abstractmethod
@@ -194,10 +201,10 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         metadata: dict[str, Json] = {}
         choices: dict[int, _Choice] = {}
         for document in _documents(response):
-            response_id = response_id or lenient_json.value_as_text(document.get("id"))
-            model = model or lenient_json.value_as_text(document.get("model"))
+            response_id = response_id or value_as_text(document.get("id"))
+            model = model or value_as_text(document.get("model"))
             usage = _decode_usage(document) or usage
-            metadata.update(lenient_json.select_metadata(document, _RESPONSE_METADATA_FIELDS))
+            metadata.update(select_metadata(document, _RESPONSE_METADATA_FIELDS))
             if error := document.get("error"):
                 failure = failure or json_api.decode_failure(error)
             for index, fields in _indexed_choices(document):
@@ -219,7 +226,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
                 model=model,
                 metadata=(
                     *(metadata | choice.metadata).items(),
-                    *lenient_json.select_metadata({_LOGPROBS: {**choice.logprobs}}, (_LOGPROBS,)),
+                    *select_metadata({_LOGPROBS: {**choice.logprobs}}, (_LOGPROBS,)),
                 ),
             )
             for _, choice in sorted(choices.items())
@@ -229,7 +236,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         """Decode one piece of a choice, or the whole choice."""
         for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
             choice.logprobs.setdefault(name, []).extend(entries)
-        reason = lenient_json.value_as_text(fields.get("finish_reason"))
+        reason = value_as_text(fields.get("finish_reason"))
         choice.finish_raw = reason or choice.finish_raw
         if error := fields.get("error"):
             choice.failure = json_api.decode_failure(error)
@@ -237,8 +244,8 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         choice.message.feed(message, streamed=streamed)
         choice.metadata.update(
             (
-                *lenient_json.select_metadata(fields, _CHOICE_METADATA_FIELDS),
-                *lenient_json.select_metadata(message, MESSAGE_METADATA_FIELDS),
+                *select_metadata(fields, _CHOICE_METADATA_FIELDS),
+                *select_metadata(message, MESSAGE_METADATA_FIELDS),
             )
         )
 
@@ -246,7 +253,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         """The characters in the pieces of its choices."""
         if codec != "sse":
             return 0
-        choices = lenient_json.array_objects(shared_format.decode_event(message).get("choices"))
+        choices = array_objects(shared_format.decode_event(message).get("choices"))
         return sum(
             chat_messages.delta_output_chars(self.message_of_choice(choice, streamed=True))
             for choice in choices
@@ -289,22 +296,20 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         options = _response_options(request, context)
         headers = errors.common_response_headers(context)
         if options.stream:
-            events = self.encode_events(turns, options, context)
+            events = self.encode_events(turns, options)
             content_type = shared_format.EVENT_STREAM_CONTENT_TYPE
             return response_encoding.stream_response("sse", content_type, events, headers)
         choices = [
-            _choice(self.encode_whole_choice(at, turn, options, context), turn)
+            _choice(self.encode_whole_choice(at, turn, options), turn)
             for at, turn in enumerate(turns)
         ]
         envelope = _envelope(turns[0], self.object_types[0], context)
         document = {**envelope, "choices": choices, "usage": _usage_object(turns[0].usage)}
         return response_encoding.json_response(document, headers)
 
-    def encode_events(
-        self, turns: Sequence[Turn], options: ResponseOptions, context: EncodeContext
-    ) -> Iterator[bytes]:
+    def encode_events(self, turns: Sequence[Turn], options: ResponseOptions) -> Iterator[bytes]:
         """The events of a stream; failure and usage are those of the first turn."""
-        first, variant = turns[0], options.variant
+        first, variant, context = turns[0], options.variant, options.context
         envelope = _envelope(first, self.object_types[1], context)
 
         def chunk(*choices: Document, usage: Document | None = None) -> bytes:
@@ -314,7 +319,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
             return sse.encode_event(response_encoding.single_line_json(document))
 
         is_successive = context.choices_are_successive
-        pieces = [self.encode_pieces(at, turn, options, context) for at, turn in enumerate(turns)]
+        pieces = [self.encode_pieces(at, turn, options) for at, turn in enumerate(turns)]
         for piece in chain.from_iterable(pieces if is_successive else zip_longest(*pieces)):
             if piece is not None:
                 yield chunk(_choice(piece))
@@ -342,31 +347,28 @@ def _documents(response: DialectResponse) -> Iterator[Fields]:
     if response.codec_name == "sse":
         yield from map(shared_format.decode_event, response.framed_messages)
     else:
-        body = lenient_json.parse_object(json_api.joined_body(response))
+        body = parse_object(json_api.joined_body(response))
         yield shared_format.wrap_error_object(body)
 
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
-    for position, choice in enumerate(lenient_json.array_objects(document.get("choices"))):
-        index = lenient_json.first_integer(choice.get("index"))
+    for position, choice in enumerate(array_objects(document.get("choices"))):
+        index = first_integer(choice.get("index"))
         yield position if index is None else index, choice
 
 
 def _decode_usage(document: Fields) -> Usage | None:
     """Usage at the top level, else in `x_groq` (Groq's agents) or in a choice (Moonshot)."""
-    choices = lenient_json.array_items(document.get("choices"))
+    choices = array_items(document.get("choices"))
     for place in (document, document.get("x_groq"), *choices):
-        if isinstance(place, dict) and (usage := lenient_json.object_fields(place.get("usage"))):
+        if isinstance(place, dict) and (usage := object_fields(place.get("usage"))):
             return USAGE.decode(usage)
     return None
 
 
 def _nonempty_logprobs(logprobs: Json) -> dict[str, list[Json]]:
     """The fields of a `logprobs` object that are non-empty lists."""
-    lists = {
-        name: lenient_json.array_items(entries)
-        for name, entries in lenient_json.object_fields(logprobs).items()
-    }
+    lists = {name: array_items(entries) for name, entries in object_fields(logprobs).items()}
     return {name: entries for name, entries in lists.items() if entries}
 
 

@@ -13,7 +13,6 @@ from typing import Final
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import shared_format
 from llm_proxy.dialects.openai.choices import ChoicesDialect, ResponseOptions
@@ -75,19 +74,15 @@ class OpenAICompletions(ChoicesDialect):
         texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
         return sum(len(lenient_json.str_or_empty(text)) for text in (*texts, fields.get("value")))
 
-    def encode_whole_choice(
-        self, index: int, turn: Turn, _options: ResponseOptions, _context: EncodeContext
-    ) -> Document:
+    def encode_whole_choice(self, index: int, turn: Turn, _options: ResponseOptions) -> Document:
         """The whole text."""
         return {"text": turn.text, "index": index}
 
-    def encode_pieces(
-        self, index: int, turn: Turn, _options: ResponseOptions, context: EncodeContext
-    ) -> Iterator[Document]:
+    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
         """The pieces of the text; an empty one for a turn without parts or finish."""
         if not turn.parts and turn.finish is None:
             yield {"text": "", "index": index}
-        for piece in context.split_text(turn.text):
+        for piece in options.context.split_text(turn.text):
             yield {"text": piece, "index": index}
 
     def encode_last_piece(self, index: int, _turn: Turn) -> Document:

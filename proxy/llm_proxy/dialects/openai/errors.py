@@ -88,11 +88,6 @@ def with_status_defaults(status: int, failure: Failure, variant: ProviderVariant
     return error
 
 
-def as_http_error_failure(failure: Failure, member: ProviderVariant) -> Failure:
-    """The error as an HTTP error has it: completed with the defaults of its status."""
-    return with_status_defaults(ERRORS.status(failure), failure, member)
-
-
 def error_fields(failure: Failure, variant: ProviderVariant) -> Document:
     """The JSON object of an error; the code is a number where the provider's codes are."""
     is_numeric = variant.has_numeric_error_codes and _NUMERIC_CODE.fullmatch(failure.code)

@@ -26,12 +26,22 @@ from llm_proxy.dialects import (
     estimates_and_fakes,
     forms,
     json_api,
-    lenient_json,
     response_encoding,
 )
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    compact_json,
+    first_integer,
+    join_pieces,
+    object_fields,
+    parse_object,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.openai import errors, shared_format
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import UsageFields
@@ -148,7 +158,7 @@ class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
 
     def streams(self, request: Request) -> bool:
         """Whether the body or the form sets `stream`, or (for speech) `stream_format` is `sse`."""
-        fields = lenient_json.parse_object(request.body)
+        fields = parse_object(request.body)
         return (
             fields.get("stream") is True
             or fields.get("stream_format") == "sse"
@@ -212,7 +222,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 
 def _event_type(message: bytes) -> str:
     return (
-        lenient_json.value_as_text(shared_format.decode_event(message).get("type"))
+        value_as_text(shared_format.decode_event(message).get("type"))
         or parse_event(message).event_type
     )
 
@@ -220,16 +230,9 @@ def _event_type(message: bytes) -> str:
 def _delta_text(fields: Fields) -> str:
     """The text of a transcription delta, or of a delta of an assistant's message."""
     delta = fields.get("delta")
-    blocks = lenient_json.array_objects(lenient_json.object_fields(delta).get("content"))
-    texts = (
-        lenient_json.str_or_empty(lenient_json.object_fields(block.get("text")).get("value"))
-        for block in blocks
-    )
-    return (
-        lenient_json.str_or_empty(delta)
-        or lenient_json.str_or_empty(fields.get("text"))
-        or "".join(texts)
-    )
+    blocks = array_objects(object_fields(delta).get("content"))
+    texts = (str_or_empty(object_fields(block.get("text")).get("value")) for block in blocks)
+    return str_or_empty(delta) or str_or_empty(fields.get("text")) or "".join(texts)
 
 
 def _completeness_by_content_type(response: DialectResponse) -> Completeness:
@@ -248,7 +251,7 @@ def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
     media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
     if media_type.strip().lower() in _TEXT_MEDIA_TYPES:
         return (_transcript_turn({"text": body.decode("utf-8", "replace")}),)
-    fields = lenient_json.parse_object(body)
+    fields = parse_object(body)
     return (_transcript_turn(fields),) if isinstance(fields.get("text"), str) else ()
 
 
@@ -259,7 +262,7 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
     final_event: Fields = {}
     failure: Failure | None = None
     for fields in map(shared_format.decode_event, response.framed_messages):
-        kind = lenient_json.value_as_text(fields.get("type"))
+        kind = value_as_text(fields.get("type"))
         if error := fields.get("error"):
             failure = failure or json_api.decode_failure(error)
         elif kind in _TRANSCRIPT_FINAL_EVENT_TYPES:
@@ -267,11 +270,11 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
         elif kind in _SEGMENT_EVENT_TYPES:
             segments.append(dict(fields))
         elif kind in _TEXT_FIELD_BY_EVENT_TYPE:
-            pieces.append(lenient_json.str_or_empty(fields.get(_TEXT_FIELD_BY_EVENT_TYPE[kind])))
+            pieces.append(str_or_empty(fields.get(_TEXT_FIELD_BY_EVENT_TYPE[kind])))
     if not (pieces or segments or final_event or failure):
         return ()
     transcript: Fields = {
-        "text": lenient_json.join_pieces(pieces),
+        "text": join_pieces(pieces),
         "segments": segments,
         **final_event,
     }
@@ -281,18 +284,18 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
 def _transcript_turn(
     transcript: Fields, *, is_finished: bool = True, failure: Failure | None = None
 ) -> Turn:
-    text = lenient_json.join_pieces([lenient_json.str_or_empty(transcript.get("text"))])
-    counts = lenient_json.object_fields(transcript.get("usage"))
+    text = join_pieces([str_or_empty(transcript.get("text"))])
+    counts = object_fields(transcript.get("usage"))
     return Turn(
         (Text(text),) if text else (),
         finish=FinishReason.STOP if is_finished else None,
-        finish_raw=lenient_json.value_as_text(transcript.get("type")),
+        finish_raw=value_as_text(transcript.get("type")),
         usage=_TRANSCRIPT_USAGE.decode(counts),
         failure=failure,
-        model=lenient_json.value_as_text(transcript.get("model")),
+        model=value_as_text(transcript.get("model")),
         metadata=(
-            *lenient_json.select_metadata(transcript, _TRANSCRIPT_METADATA_FIELDS),
-            *lenient_json.select_metadata(counts, ("seconds",)),
+            *select_metadata(transcript, _TRANSCRIPT_METADATA_FIELDS),
+            *select_metadata(counts, ("seconds",)),
         ),
     )
 
@@ -325,12 +328,12 @@ def _json_response(document: Document, context: EncodeContext) -> DialectRespons
 
 def _embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
     """A fake vector for each text or token list, base64 if requested; 400 without input."""
-    body = lenient_json.parse_object(request.body)
+    body = parse_object(request.body)
     texts = _embedding_inputs(body.get("input"))
     if not texts:
         return errors.error_response(400, Failure("'input' has no text to embed."), context)
-    model = lenient_json.value_as_text(body.get("model"))
-    dimensions = lenient_json.first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
+    model = value_as_text(body.get("model"))
+    dimensions = first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
     )
     vectors = [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts]
@@ -350,11 +353,9 @@ def _embedding_inputs(value: Json) -> list[str]:
         case str():
             return [value]
         case [int(), *_]:
-            return [lenient_json.compact_json(value)]
+            return [compact_json(value)]
         case list():
-            return [
-                item if isinstance(item, str) else lenient_json.compact_json(item) for item in value
-            ]
+            return [item if isinstance(item, str) else compact_json(item) for item in value]
         case _:
             return []
 
@@ -366,7 +367,7 @@ def _packed(vector: list[float]) -> str:
 
 def _moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
     """A moderation response with one result per input, none of them flagged."""
-    body = lenient_json.parse_object(request.body)
+    body = parse_object(request.body)
     count = max(len(_embedding_inputs(body.get("input"))), 1)
     result = {
         "flagged": False,
@@ -376,7 +377,7 @@ def _moderations_response(request: Request, context: EncodeContext) -> DialectRe
     }
     document = {
         "id": context.fake_identifier("modr-"),
-        "model": lenient_json.value_as_text(body.get("model")) or "omni-moderation-latest",
+        "model": value_as_text(body.get("model")) or "omni-moderation-latest",
         "results": [result] * count,
     }
     return _json_response(document, context)
