@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import groupby
@@ -12,6 +13,7 @@ from llm_proxy.dialects.encoding import PART_LABELS
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.turns import (
     FinishReason,
+    Json,
     Part,
     Reasoning,
     Refusal,
@@ -50,19 +52,32 @@ def _lost_of_parts(
     decoded: Sequence[Part],
     wire_format: WireFormat,
 ) -> Iterator[str]:
-    """The parts that were left out, and the fields that no decoded part of their kind has.
+    """The parts that were left out, and the fields that their decoded parts lack.
 
+    A part is compared with the decoded ones of its content.  Where none has that, or parts were
+    left out, merged or split before encoding, a field is lost if none of its kind has it.
     Metadata that only the decoded parts have is generated, and so is not that of the given ones.
     """
     provider_calls = encoding.provider_call_identities(given)
+    counts = Counter(map(type, given))
+    places: Counter[type[Part]] = Counter()
     for part in given:
         kind = type(part)
+        place = places[kind]
+        places[kind] += 1
         is_left_out = encoding.is_silent(part, wire_format) or (
             kind is Reasoning
             and kind in wire_format.parts
             and wire_format.convert_part(part) is None
         )
-        kept = [] if is_left_out else [other for other in decoded if type(other) is kind]
+        kept, sent = (
+            [other for other in parts if type(other) is kind] for parts in (decoded, prepared)
+        )
+        if is_left_out:
+            kept = []
+        elif len(sent) == counts[kind]:
+            sent = [sent[place]]
+            kept = [other for other in kept if _content(other) == _content(sent[0])] or kept
         if kind not in wire_format.parts and isinstance(part, Refusal):
             yield "that a refusal is one"
         elif ToolResult not in wire_format.parts and encoding.is_provider_part(
@@ -72,7 +87,7 @@ def _lost_of_parts(
         elif isinstance(part, Reasoning | ToolResult) and not kept:
             yield PART_LABELS[kind]
         else:
-            kept_names = _metadata_names(kept, kind) & _metadata_names(prepared, kind)
+            kept_names = _metadata_names(kept) & _metadata_names(sent)
             for name, _ in part.metadata:
                 if name not in kept_names:
                     yield f"metadata {name} of {PART_LABELS[kind]}"
@@ -110,8 +125,13 @@ def _lost_of_turn(
     yield from (f"metadata {name}" for name, _ in given.metadata if name not in kept_names)
 
 
-def _metadata_names(parts: Sequence[Part], kind: type[Part]) -> set[str]:
-    return {name for part in parts if type(part) is kind for name, _ in part.metadata}
+def _content(part: Part) -> tuple[Json, ...]:
+    """What identifies a part among those of its kind in one turn."""
+    return tuple(getattr(part, name, None) for name in ("text", "name", "content", "base64", "url"))
+
+
+def _metadata_names(parts: Sequence[Part]) -> set[str]:
+    return {name for part in parts for name, _ in part.metadata}
 
 
 def _has_all_in_order(prepared: Turn, decoded: Turn) -> bool:
