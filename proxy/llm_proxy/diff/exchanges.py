@@ -27,8 +27,8 @@ from llm_proxy.cassette_views import (
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.documents import (
     differing_values,
-    find_differences,
     flatten_json,
+    json_leaves,
     json_path_step,
 )
 from llm_proxy.diff.words import common_prefix_length
@@ -200,8 +200,8 @@ def _compare_requests(one: Cassette, other: Cassette, rules: RuleSet) -> Iterato
         matching.normalized_document(cassette.meta.provider, cassette.request, rules).document
         for cassette in (one, other)
     )
-    for difference in find_differences(first, second).differences:
-        yield DifferenceKind.REQUEST, difference.path, difference.requested, difference.stored
+    for difference in differing_values(json_leaves(first), json_leaves(second)):
+        yield (DifferenceKind.REQUEST, *difference)
 
 
 def _compare_heads(one: Cassette, other: Cassette) -> Iterator[_Difference]:

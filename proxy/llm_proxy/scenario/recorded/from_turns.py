@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from itertools import pairwise
 
@@ -106,13 +107,11 @@ def _call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
 
 
 def _arguments(call: ToolCall, losses: list[str]) -> Fields:
-    try:
+    with suppress(ValueError, orjson.JSONEncodeError):  # they are named as a loss below
         value = lenient_json.parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
         # A scenario holds neither NaN nor integers beyond 64 bits.
         if isinstance(value, dict) and orjson.loads(orjson.dumps(value)) == value:
             return value
-    except (ValueError, orjson.JSONEncodeError):
-        pass
     if dict(call.metadata).get("type") in ("custom", "custom_tool_call"):
         losses.append(f"that {call.name} takes plain text: it stands as the input of an object")
         return {"input": call.arguments}

@@ -205,14 +205,14 @@ class ProxyServer:
                 )
             faulted_response.finish()
             if routed.is_large:  # the key takes long: do not block other streams
-                await asyncio.to_thread(lambda: routed.key)
-            entry.path = routed.stored_request.path
-            entry.provider = routed.provider
-            entry.dialect = routed.dialect.name
-            entry.model = routed.model
-            entry.key = routed.key[:16]
-            entry.streams = routed.dialect.streams(routed.decompressed_request)
-            entry.retry_count = routed.sdk_retry_count
+                key = asyncio.create_task(asyncio.to_thread(lambda: routed.key))
+                try:
+                    await asyncio.shield(key)
+                finally:  # a client that has its response leaves, which cancels this task
+                    await key
+                    _describe_request(entry, routed)
+            else:
+                _describe_request(entry, routed)
 
     async def _mode_response(self, routed: RoutedRequest, entry: JournalEntry) -> ModeResponse:
         """The mode's response, journaled; a simulated one, and a similar cassette's, is logged."""
@@ -283,6 +283,16 @@ def _to_request(request: web.BaseRequest, body: bytes) -> Request:
         target = quote(target.encode("utf-8", "surrogateescape"), safe=_VISIBLE_ASCII)
     path, _, query = target.partition("?")
     return Request(request.method, path, query, headers, body)
+
+
+def _describe_request(entry: JournalEntry, routed: RoutedRequest) -> None:
+    entry.path = routed.stored_request.path
+    entry.provider = routed.provider
+    entry.dialect = routed.dialect.name
+    entry.model = routed.model
+    entry.key = routed.key[:16]
+    entry.streams = routed.dialect.streams(routed.decompressed_request)
+    entry.retry_count = routed.sdk_retry_count
 
 
 def _request_line(routed: RoutedRequest) -> str:
