@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
-from llm_proxy.routing import SCENARIO_HEADER
+from llm_proxy.routing import SCENARIO_HEADER, RoutedRequest
+from llm_proxy.shell.server import intake
 from llm_proxy.turns import ToolCall
 from raw_http import build_http_request, open_line, send_request
 from scenario_server import (
@@ -332,6 +335,36 @@ async def test_a_body_without_a_prompt_is_a_bad_request(tmp_path: Path, body: by
         "POST /v1/chat/completions asks for no turn: its body is no JSON that says what"
     )
     assert (raw.status, json.loads(raw.body)["error"]["message"]) == (400, expected_message)
+
+
+async def test_a_large_request_is_journaled_whole_though_its_client_leaves_after_the_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client_left_event, cached_key = threading.Event(), RoutedRequest.__dict__["key"]
+
+    class LeavingClient(intake.ClientConnection):
+        def connection_lost(self, exc: BaseException | None) -> None:
+            super().connection_lost(exc)  # cancels the handler of its request
+            client_left_event.set()
+
+    monkeypatch.setattr(intake, "ClientConnection", LeavingClient)
+    body = json.dumps({"model": "large", "messages": [], "padding": "x" * 2_000_000}).encode()
+    async with proxy("simulate", tmp_path) as simulator:
+
+        def key_that_outlasts_the_client(routed: RoutedRequest) -> Any:
+            is_answered = simulator.journal.entries[-1].ending == "sent"
+            if is_answered and threading.current_thread() is not threading.main_thread():
+                assert client_left_event.wait(20)
+            return cached_key.__get__(routed, RoutedRequest)
+
+        monkeypatch.setattr(RoutedRequest, "key", property(key_that_outlasts_the_client))
+        await send_request(simulator.url, build_http_request("/v1/chat/completions", body))
+        await wait_until(client_left_event.is_set)
+        await wait_until(lambda: simulator.server.active_request_count == 0)
+        [entry] = simulator.journal.entries
+
+    assert (entry.ending, entry.dialect, entry.model) == ("sent", "openai-chat", "large")
+    assert len(entry.key) == 16
 
 
 @pytest.mark.shows("001-12")
