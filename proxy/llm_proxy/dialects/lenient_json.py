@@ -1,7 +1,8 @@
 """Reads untrusted JSON without raising.
 
-Providers, gateways and mocks send values of any type.  Each function here takes any JSON value
-and returns one of the type in its name; a value of another type counts as absent.
+Providers, gateways and mocks send values of any type.  Each function here takes any JSON value,
+or the name of a field (`get_text`), and returns a value of the type in its name; a value of another
+type counts as absent.
 """
 
 from __future__ import annotations
@@ -90,6 +91,38 @@ def first_integer(*values: Json) -> int | None:
     return None
 
 
+def get_text(fields: Fields, name: str) -> str:
+    """`value_as_text` of a field."""
+    return value_as_text(fields.get(name))
+
+
+def get_string(fields: Fields, name: str) -> str:
+    """`str_or_empty` of a field."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def get_object(fields: Fields, name: str) -> Fields:
+    """`object_fields` of a field."""
+    value = fields.get(name)
+    return value if isinstance(value, dict) else _NO_FIELDS
+
+
+def get_objects(fields: Fields, name: str) -> list[Fields]:
+    """`array_objects` of a field."""
+    return array_objects(fields.get(name))
+
+
+def get_items(fields: Fields, name: str) -> list[Json]:
+    """`array_items` of a field."""
+    return array_items(fields.get(name))
+
+
+def get_integer(fields: Fields, name: str) -> int | None:
+    """`first_integer` of a field."""
+    return first_integer(fields.get(name))
+
+
 def join_pieces(pieces: Iterable[str]) -> str:
     """Joins the pieces into one string without lone surrogates.
 
@@ -133,6 +166,11 @@ def select_metadata(source: Fields, names: Iterable[str]) -> Metadata:
     return tuple(
         [pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _survives_json_round_trip(pair)]
     )
+
+
+def selected_fields(metadata: Metadata, names: Iterable[str]) -> dict[str, Json]:
+    """`select_metadata` of pairs, as the fields of an object."""
+    return dict(select_metadata(dict(metadata), names))
 
 
 def _survives_json_round_trip(pair: tuple[str, Json]) -> bool:

@@ -18,8 +18,20 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_items,
+    compact_json,
+    get_items,
+    get_objects,
+    get_string,
+    get_text,
+    join_pieces,
+    object_fields,
+    parse_json,
+    select_metadata,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import (
     Citation,
@@ -96,10 +108,10 @@ class BlockDecoder:
 
     def feed(self, delta: Fields) -> None:
         """Add one delta; those of unknown types are ignored."""
-        kind = lenient_json.value_as_text(delta.get("type"))
+        kind = get_text(delta, "type")
         if kind in _APPENDING_DELTAS:
             block_type, name = _APPENDING_DELTAS[kind]
-            piece = lenient_json.str_or_empty(delta.get(name))
+            piece = get_string(delta, name)
             self._pieces_by_field.setdefault(name, []).append(piece)
         elif kind in _REPLACING_DELTAS:
             block_type, names = _REPLACING_DELTAS[kind]
@@ -115,16 +127,16 @@ class BlockDecoder:
         """The block so far; an open call's `{}` may only be a placeholder for its arguments."""
         block = dict(self._fields)
         for name, pieces in self._pieces_by_field.items():
-            start = lenient_json.str_or_empty(block.get(name))
-            block[name] = lenient_json.join_pieces([start, *pieces])
+            start = get_string(block, name)
+            block[name] = join_pieces([start, *pieces])
         if self._citations:
-            citations = lenient_json.array_items(block.get("citations"))
+            citations = get_items(block, "citations")
             block["citations"] = [*citations, *self._citations]
         streamed = block["partial_json"] if "partial_json" in self._pieces_by_field else ""
         if is_tool_call(block) and not streamed:
             arguments = block.get("input")
             is_known = arguments or (self.is_closed and arguments is not None)
-            block["partial_json"] = lenient_json.compact_json(arguments) if is_known else ""
+            block["partial_json"] = compact_json(arguments) if is_known else ""
         return block
 
 
@@ -133,18 +145,18 @@ def delta_output_chars(delta: Fields) -> int:
 
     Signatures and citations add none.
     """
-    kind = lenient_json.value_as_text(delta.get("type"))
+    kind = get_text(delta, "type")
     if kind in _APPENDING_DELTAS:
         block_type, name = _APPENDING_DELTAS[kind]
-        return max(len(lenient_json.str_or_empty(delta.get(name))), int(block_type == TOOL_USE))
+        return max(len(get_string(delta, name)), int(block_type == TOOL_USE))
     if kind == "compaction_delta":
-        return max(len(lenient_json.str_or_empty(delta.get("content"))), 1)
+        return max(len(get_string(delta, "content")), 1)
     return 0
 
 
 def is_tool_call(block: Fields) -> bool:
     """Whether it is a tool call: `tool_use`, `server_tool_use`, `mcp_tool_use`."""
-    return lenient_json.value_as_text(block.get("type")).endswith(TOOL_USE)
+    return get_text(block, "type").endswith(TOOL_USE)
 
 
 def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
@@ -154,11 +166,11 @@ def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
     """
 
     def text_of(name: str) -> str:
-        return lenient_json.value_as_text(block.get(name))
+        return get_text(block, name)
 
     match block.get("type"):
         case "text":
-            citations = lenient_json.array_objects(block.get("citations"))
+            citations = get_objects(block, "citations")
             return Text(text_of("text"), tuple(map(_decode_citation, citations)))
         case "thinking":
             return Reasoning(text_of("thinking"), text_of("signature") or None)
@@ -172,7 +184,7 @@ def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
                 _extra_fields(block, Reasoning),
             )
         case "container_upload":  # a file that a tool created
-            return Media("*/*", metadata=lenient_json.select_metadata(block, block))
+            return Media("*/*", metadata=select_metadata(block, block))
         case str(kind) if kind.endswith(TOOL_USE):
             metadata = _extra_fields(block, ToolCall)
             if kind == TOOL_USE:  # only tools of the provider keep the type
@@ -195,31 +207,31 @@ def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
 def _decode_citation(citation: Fields) -> Citation:
     """A page or a document; locations are in the source, not in the text: there is no span."""
     return Citation(
-        url=lenient_json.value_as_text(citation.get("url") or citation.get("source")),
-        title=lenient_json.value_as_text(citation.get("title") or citation.get("document_title")),
-        quoted=lenient_json.value_as_text(citation.get("cited_text")),
+        url=value_as_text(citation.get("url") or citation.get("source")),
+        title=value_as_text(citation.get("title") or citation.get("document_title")),
+        quoted=get_text(citation, "cited_text"),
         metadata=_extra_fields(citation, Citation),
     )
 
 
 def _is_error_content(content: Json) -> bool:
     """Whether the type of a result's content shows that the tool failed."""
-    kind = lenient_json.object_fields(content).get("type")
-    return lenient_json.value_as_text(kind).endswith("_error")
+    kind = object_fields(content).get("type")
+    return value_as_text(kind).endswith("_error")
 
 
 def _result_text(content: Json) -> str:
     """The content of a result as text: that of a single text block, else JSON."""
     match content:
         case [{"type": "text", "text": str(text)}]:
-            return lenient_json.join_pieces([text])
+            return join_pieces([text])
         case _:
-            return lenient_json.value_as_text(content)
+            return value_as_text(content)
 
 
 def _extra_fields(source: Fields, kind: type[Part | Citation]) -> Metadata:
     known = _PART_FIELDS[kind]
-    return lenient_json.select_metadata(source, (name for name in source if name not in known))
+    return select_metadata(source, (name for name in source if name not in known))
 
 
 def original_type(part: Part | Citation) -> str:
@@ -274,7 +286,7 @@ def encode_block(part: Part, default_signature: str, answered_calls: Iterable[st
                 if part.id in answered_calls:
                     fields = {"type": _MCP_TOOL_USE, "server_name": _DEFAULT_MCP_SERVER}
                 metadata = dict(part.metadata)
-                fields |= dict(lenient_json.select_metadata(metadata, _CLIENT_CALL_METADATA))
+                fields |= dict(select_metadata(metadata, _CLIENT_CALL_METADATA))
             return {**fields, "id": part.id, "name": part.name, "partial_json": part.arguments}
         case ToolResult():
             return _encode_tool_result(kind, part)
@@ -312,7 +324,7 @@ def _encode_tool_result(kind: str, result: ToolResult) -> Document:
     block["content"] = (
         [{"type": "text", "text": result.content}]
         if content is None
-        else orjson.Fragment(lenient_json.compact_json(content).encode())
+        else orjson.Fragment(compact_json(content).encode())
     )
     if is_mcp_result or (result.failed and not _is_error_content(content)):
         block["is_error"] = result.failed
@@ -325,15 +337,15 @@ def _structured_content(text: str, *, is_mcp_result: bool) -> Json:
     Results of MCP servers have no other content than a list of text blocks.
     """
     try:
-        content = lenient_json.parse_json(text.encode("utf-8", "replace"))
+        content = parse_json(text.encode("utf-8", "replace"))
     except ValueError:
         return None
     if is_mcp_result:
-        blocks = [*map(lenient_json.object_fields, lenient_json.array_items(content))]
+        blocks = [*map(object_fields, array_items(content))]
         is_allowed = bool(blocks) and all(block.get("type") == "text" for block in blocks)
     else:
         is_allowed = isinstance(content, dict | list)
-    compact = lenient_json.compact_json(content)
+    compact = compact_json(content)
     return content if is_allowed and compact and compact == _result_text(content) else None
 
 
@@ -342,7 +354,7 @@ def _typed_metadata(part: Part | Citation) -> Document:
     known = _PART_FIELDS[type(part)]
     extra = {name: value for name, value in part.metadata if name not in known}
     fields = {"type": original_type(part), **extra}
-    return dict(lenient_json.select_metadata(fields, fields))
+    return dict(select_metadata(fields, fields))
 
 
 def whole_block(block: Document) -> Document:

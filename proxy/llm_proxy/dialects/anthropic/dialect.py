@@ -19,11 +19,11 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import encoding, json_api, lenient_json, response_encoding
+from llm_proxy.dialects import encoding, json_api, response_encoding
 from llm_proxy.dialects.anthropic import messages, other_responses, request_decoder
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, get_text, parse_object, select_metadata
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing import sse
@@ -87,21 +87,19 @@ class Anthropic(Dialect):
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the one in the path (Vertex AI, the models endpoint)."""
-        if model := lenient_json.value_as_text(
-            lenient_json.parse_object(request.body).get("model")
-        ):
+        if model := get_text(parse_object(request.body), "model"):
             return model
         path_match = _MODEL_IN_PATH.search(request.path)
         return unquote(path_match[1]) if path_match else ""
 
     def streams(self, request: Request) -> bool:
         """Whether the body has `"stream": true`, or the path is Vertex AI's for streams."""
-        has_stream_flag = lenient_json.parse_object(request.body).get("stream") is True
+        has_stream_flag = parse_object(request.body).get("stream") is True
         return has_stream_flag or request.path.endswith(_VERTEX_STREAM_SUFFIX)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """Decodes a Messages request, or on the legacy path a prompt; None for token counts."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         if not body or request.method != "POST" or _COUNT_TOKENS_PATH.search(request.path):
             return None
         is_legacy = request.path.endswith(_COMPLETION_SUFFIX)
@@ -139,17 +137,17 @@ class Anthropic(Dialect):
         The turn of an HTTP error has the request id that Anthropic's support needs.
         """
         if not json_api.succeeded(response.head):
-            fields = lenient_json.parse_object(json_api.joined_body(response))
+            fields = parse_object(json_api.joined_body(response))
             failure = json_api.decode_http_error(response)
             code = failure.code or messages.decode_failure(fields).code
-            metadata = lenient_json.select_metadata(fields, (other_responses.REQUEST_ID,))
+            metadata = select_metadata(fields, (other_responses.REQUEST_ID,))
             return (Turn((), failure=replace(failure, code=code), metadata=metadata),)
         decoder = messages.MessagesResponseDecoder()
         if response.codec_name == "sse":
             for message in response.framed_messages:
                 decoder.feed(_parse_event_payload(message))
         else:
-            decoder.feed(lenient_json.parse_object(json_api.joined_body(response)))
+            decoder.feed(parse_object(json_api.joined_body(response)))
         return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
@@ -249,9 +247,7 @@ class Anthropic(Dialect):
                 return other_responses.model_info_response(name, context)
             return other_responses.models_page_response(request.query, context)
         if _COUNT_TOKENS_PATH.search(request.path):
-            return other_responses.count_tokens_response(
-                lenient_json.parse_object(request.body), context
-            )
+            return other_responses.count_tokens_response(parse_object(request.body), context)
         return None
 
 
@@ -263,8 +259,8 @@ def _parse_event_payload(message: bytes) -> Fields:
     """The document of one event; its type defaults to the event's name."""
     event = sse.parse_event(message)
     if event.data is None:
-        return lenient_json.parse_object(message)  # a bare document labelled as a stream
-    fields, data = lenient_json.parse_object(event.data), event.data.strip()
+        return parse_object(message)  # a bare document labelled as a stream
+    fields, data = parse_object(event.data), event.data.strip()
     if not fields and (not data or (data.startswith(b"{") and data != b"{}")):
         return fields  # a truncated object, and not the plain text of an error
     if event.event_type == "error" and not fields.get("error"):

@@ -18,12 +18,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import json_api, lenient_json
+from llm_proxy.dialects import json_api
 from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.anthropic.blocks import TOOL_USE, BlockDecoder
 from llm_proxy.dialects.anthropic.other_responses import REQUEST_ID
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    select_metadata,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.turns import (
@@ -170,7 +179,7 @@ def response_payload_kind(document: Fields) -> str:
     """
     if document.get("error"):
         return "error"
-    if named := lenient_json.value_as_text(document.get("type")):
+    if named := get_text(document, "type"):
         return named
     return "message" if isinstance(document.get("content"), list) else ""
 
@@ -178,17 +187,17 @@ def response_payload_kind(document: Fields) -> str:
 def stop_reason(document: Fields) -> str:
     """The stop reason in this event or document; empty if it has none."""
     is_delta = response_payload_kind(document) == "message_delta"
-    fields = lenient_json.object_fields(document.get("delta")) if is_delta else document
-    return lenient_json.value_as_text(fields.get("stop_reason"))
+    fields = get_object(document, "delta") if is_delta else document
+    return get_text(fields, "stop_reason")
 
 
 def event_output_chars(document: Fields) -> int:
     """How many output characters an event adds; signatures and citations count nothing."""
     match response_payload_kind(document):
         case "content_block_delta":
-            return blocks.delta_output_chars(lenient_json.object_fields(document.get("delta")))
+            return blocks.delta_output_chars(get_object(document, "delta"))
         case "completion":
-            return len(lenient_json.str_or_empty(document.get(_COMPLETION)))
+            return len(get_string(document, _COMPLETION))
         case _:
             return 0
 
@@ -197,10 +206,8 @@ def decode_failure(document: Fields) -> Failure:
     """Decodes an error; its code defaults to `details.error_code`."""
     error = document.get("error") or dict(document)
     failure = json_api.decode_failure(error)
-    details = lenient_json.object_fields(lenient_json.object_fields(error).get("details"))
-    return replace(
-        failure, code=failure.code or lenient_json.value_as_text(details.get("error_code"))
-    )
+    details = get_object(object_fields(error), "details")
+    return replace(failure, code=failure.code or get_text(details, "error_code"))
 
 
 class MessagesResponseDecoder:
@@ -239,12 +246,12 @@ class _MessageDecoder:
             case "message_start" | "message":
                 message = document
                 if kind == "message_start":
-                    message = lenient_json.object_fields(document.get("message"))
+                    message = get_object(document, "message")
                 self._store_fields(message)
-                for index, block in enumerate(lenient_json.array_objects(message.get("content"))):
+                for index, block in enumerate(get_objects(message, "content")):
                     self._begin_block(index, BlockDecoder(block, closed=True))
             case "message_delta":
-                self._store_fields(lenient_json.object_fields(document.get("delta")))
+                self._store_fields(get_object(document, "delta"))
                 self._store_fields(document)
             case "completion":
                 self._store_fields(document)
@@ -257,20 +264,20 @@ class _MessageDecoder:
 
     def _feed_block_event(self, kind: str, event: Fields) -> None:
         is_start = kind == "content_block_start"
-        index = lenient_json.first_integer(event.get("index"))
+        index = get_integer(event, "index")
         if index is None:
             index = len(self._blocks) - (not is_start)
         if is_start:
-            start = lenient_json.object_fields(event.get("content_block"))
+            start = get_object(event, "content_block")
             self._begin_block(index, BlockDecoder(start))
         elif kind == "content_block_delta":
-            self._block_at(index).feed(lenient_json.object_fields(event.get("delta")))
+            self._block_at(index).feed(get_object(event, "delta"))
         elif index in self._latest_blocks:
             self._latest_blocks[index].is_closed = True
 
     def _store_fields(self, fields: Fields) -> None:
         """Merge fields: null is skipped, later values win."""
-        usage = lenient_json.object_fields(fields.get("usage"))
+        usage = get_object(fields, "usage")
         for known, new in ((self._fields, fields), (self._usage, usage)):
             known.update((name, value) for name, value in new.items() if value is not None)
 
@@ -287,9 +294,7 @@ class _MessageDecoder:
     def turn(self) -> Turn:
         indexed_blocks = [(index, block.block()) for index, block in self._blocks]
         tool_names = {
-            lenient_json.value_as_text(block.get("id")): lenient_json.value_as_text(
-                block.get("name")
-            )
+            get_text(block, "id"): get_text(block, "name")
             for _, block in indexed_blocks
             if blocks.is_tool_call(block)
         }
@@ -301,7 +306,7 @@ class _MessageDecoder:
                 other_blocks.append({"index": index, "content_block": dict(block)})
             elif part is not None and part not in _EMPTY_PARTS:
                 parts.append(part)
-        raw = lenient_json.value_as_text(self._fields.get("stop_reason"))
+        raw = get_text(self._fields, "stop_reason")
         metadata = {
             name: value for name, value in self._fields.items() if name not in _DECODED_FIELDS
         }
@@ -317,19 +322,19 @@ class _MessageDecoder:
             finish_raw=raw,
             usage=_USAGE.decode(self._usage) or (Usage() if self._usage else None),
             failure=self._failure,
-            id=lenient_json.value_as_text(self._fields.get("id")),
+            id=get_text(self._fields, "id"),
             model=_fallback_model(block for _, block in indexed_blocks)
-            or lenient_json.value_as_text(self._fields.get("model")),
-            metadata=lenient_json.select_metadata(metadata, metadata),
+            or get_text(self._fields, "model"),
+            metadata=select_metadata(metadata, metadata),
         )
 
 
 def _decode_refusal(value: Json) -> Refusal | None:
     """The refusal in `stop_details`, its other fields as metadata; None without explanation."""
-    details = lenient_json.object_fields(value)
-    explanation = lenient_json.value_as_text(details.get("explanation"))
+    details = object_fields(value)
+    explanation = get_text(details, "explanation")
     extra_names = (name for name in details if name not in ("type", "explanation"))
-    metadata = lenient_json.select_metadata(details, extra_names)
+    metadata = select_metadata(details, extra_names)
     return Refusal(explanation, metadata) if explanation else None
 
 
@@ -346,8 +351,8 @@ def _fallback_model(message_blocks: Iterable[Fields]) -> str:
     model = ""
     for block in message_blocks:
         if block.get("type") == "fallback":
-            target = lenient_json.object_fields(block.get("to"))
-            model = lenient_json.value_as_text(target.get("model")) or model
+            target = get_object(block, "to")
+            model = get_text(target, "model") or model
     return model
 
 
@@ -411,10 +416,10 @@ def _content_blocks(turn: Turn, context: EncodeContext) -> list[Document]:
         message_blocks.append(blocks.encode_block(part, signature, answered_calls))
     other_blocks = [
         (
-            lenient_json.first_integer(entry.get("index")) or 0,
-            lenient_json.object_fields(entry.get("content_block")),
+            get_integer(entry, "index") or 0,
+            get_object(entry, "content_block"),
         )
-        for entry in lenient_json.array_objects(dict(turn.metadata).get(_OTHER_BLOCKS))
+        for entry in get_objects(dict(turn.metadata), _OTHER_BLOCKS)
     ]
     next_position = 0
     for index, block in sorted(other_blocks, key=lambda indexed_block: indexed_block[0]):
@@ -450,7 +455,7 @@ def _stop_fields(turn: Turn, message_blocks: Sequence[Document]) -> Document:
         details: Document = {"type": _REFUSAL, "category": None}
         for refusal in refusals:
             fields = dict(refusal.metadata)
-            details |= dict(lenient_json.select_metadata(fields, _REFUSAL_METADATA))
+            details |= dict(select_metadata(fields, _REFUSAL_METADATA))
         details["explanation"] = "".join(refusal.text for refusal in refusals)
         metadata[_STOP_DETAILS] = details
     fields = {name: metadata[name] for name in _STOP_METADATA if name in metadata}
@@ -462,7 +467,7 @@ def _metadata_fields(turn: Turn, names: Sequence[str]) -> Document:
 
 
 def _extra_usage_of(turn: Turn) -> dict[str, Json]:
-    return _extra_usage_fields(lenient_json.object_fields(dict(turn.metadata).get(_EXTRA_USAGE)))
+    return _extra_usage_fields(get_object(dict(turn.metadata), _EXTRA_USAGE))
 
 
 def encode_completion_events(

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, Role
-from llm_proxy.dialects import lenient_json, request_decoding
+from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.anthropic import blocks
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_object,
+    get_objects,
+    get_string,
+    object_fields,
+)
 from llm_proxy.turns import Json, Media, Part, Reasoning, Text, ToolResult
 
 _DEFAULT_MEDIA_TYPES: Final = {"image": "image/*", "document": "*/*"}
@@ -22,11 +29,9 @@ _ROLES: Final[dict[str, Role]] = {"Human": "user", "Assistant": "assistant"}
 def decode_messages_request(body: Fields) -> Conversation:
     """The conversation of a Messages request."""
     messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
-    output_config = lenient_json.object_fields(body.get("output_config"))
-    output_format = lenient_json.object_fields(
-        output_config.get("format") or body.get("output_format")
-    )
-    tools = lenient_json.array_objects(body.get("tools"))
+    output_config = get_object(body, "output_config")
+    output_format = object_fields(output_config.get("format") or body.get("output_format"))
+    tools = get_objects(body, "tools")
     return Conversation(
         messages,
         system=request_decoding.request_message(
@@ -41,7 +46,7 @@ def decode_messages_request(body: Fields) -> Conversation:
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
-            lenient_json.object_fields(body.get("thinking")).get("type")
+            get_object(body, "thinking").get("type")
         ),
         wants_signed_reasoning=True,
         response_schema=request_decoding.response_schema(
@@ -51,7 +56,7 @@ def decode_messages_request(body: Fields) -> Conversation:
 
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for message in lenient_json.array_objects(body.get("messages")):
+    for message in get_objects(body, "messages"):
         if role := request_decoding.decode_role(message.get("role")):
             yield request_decoding.request_message(role, _decode_parts(message.get("content")))
 
@@ -59,7 +64,7 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 def _decode_parts(content: Json) -> Iterator[Part]:
     if isinstance(content, str):
         yield Text(content)
-    for block in lenient_json.array_objects(content):
+    for block in array_objects(content):
         if part := _decode_part(block):
             yield part
 
@@ -68,19 +73,19 @@ def _decode_part(block: Fields) -> Part | None:
     """The part of a block; blocks that responses have, too, are decoded as there."""
     match block.get("type"):
         case "text":
-            return Text(lenient_json.str_or_empty(block.get("text")))
+            return Text(get_string(block, "text"))
         case "thinking":
-            signature = lenient_json.str_or_empty(block.get("signature"))
-            return Reasoning(lenient_json.str_or_empty(block.get("thinking")), signature or None)
+            signature = get_string(block, "signature")
+            return Reasoning(get_string(block, "thinking"), signature or None)
         case "redacted_thinking":
-            return Reasoning(redacted=lenient_json.str_or_empty(block.get("data")) or None)
+            return Reasoning(redacted=get_string(block, "data") or None)
         case "image" | "document" as kind:  # inline or by URL; a document of type `text` is text
-            source = lenient_json.object_fields(block.get("source"))
-            data = lenient_json.str_or_empty(source.get("data"))
+            source = get_object(block, "source")
+            data = get_string(source, "data")
             if source.get("type") == "text":
                 return Text(data)
-            media_type = lenient_json.str_or_empty(source.get("media_type"))
-            url = lenient_json.str_or_empty(source.get("url"))
+            media_type = get_string(source, "media_type")
+            url = get_string(source, "url")
             return Media(media_type or _DEFAULT_MEDIA_TYPES[kind], url=url, base64=data)
         case "tool_result":  # of a tool of the client
             return ToolResult(

@@ -15,11 +15,21 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, Final
 
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    first_integer,
+    get_integer,
+    get_items,
+    get_text,
+    object_fields,
+    parse_object,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Json
@@ -52,7 +62,7 @@ def auxiliary_response(operation: str, request: Request, context: EncodeContext)
         return shared_format.error_response(
             501, Failure(f"/{operation} is not answered here"), context
         )
-    fields = lenient_json.parse_object(request.body)
+    fields = parse_object(request.body)
     document, billed_fields = _OPERATIONS[name](fields, version, context)
     meta = {"api_version": {"version": version.removeprefix("v")}, **billed_fields}
     return response_encoding.json_response(
@@ -93,7 +103,7 @@ OperationResult = tuple[Document, Document]
 def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
     document = embed_response_fields(fields, version)
     input_tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
-    images = len(lenient_json.array_items(fields.get("images")))
+    images = len(get_items(fields, "images"))
     billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
     return {"id": context.fake_uuid("embeddings"), **document}, {"billed_units": billed_units}
 
@@ -101,13 +111,13 @@ def _embed_result(fields: Fields, version: str, context: EncodeContext) -> Opera
 def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
     """The documents, ranked by how many words they share with the query."""
     query, documents = (
-        lenient_json.value_as_text(fields.get("query")),
-        lenient_json.array_items(fields.get("documents")),
+        get_text(fields, "query"),
+        get_items(fields, "documents"),
     )
     texts = [_document_text(document) for document in documents]
     scores = [_fake_relevance_score(context.seed, query, text) for text in texts]
     ranked = sorted(range(len(texts)), key=lambda at: -scores[at])
-    top_n = lenient_json.first_integer(fields.get("top_n")) or len(ranked)
+    top_n = get_integer(fields, "top_n") or len(ranked)
     returns_documents = version == "v1" and fields.get("return_documents") is True
     results = [
         {
@@ -122,8 +132,8 @@ def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> Oper
 
 
 def _document_text(document: Json) -> str:
-    fields = lenient_json.object_fields(document)
-    return lenient_json.value_as_text(fields.get("text") or document)
+    fields = object_fields(document)
+    return value_as_text(fields.get("text") or document)
 
 
 def _fake_relevance_score(seed: str, query: str, text: str) -> float:
@@ -136,15 +146,12 @@ def _fake_relevance_score(seed: str, query: str, text: str) -> float:
 
 
 def _tokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    pieces = token_strings(lenient_json.value_as_text(fields.get("text")))
+    pieces = token_strings(get_text(fields, "text"))
     return {"tokens": list(map(token_id, pieces)), "token_strings": pieces}, {}
 
 
 def _detokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    token_ids = (
-        lenient_json.first_integer(token)
-        for token in lenient_json.array_items(fields.get("tokens"))
-    )
+    token_ids = (first_integer(token) for token in get_items(fields, "tokens"))
     return {"text": detokenize(-1 if number is None else number for number in token_ids)}, {}
 
 
@@ -157,15 +164,10 @@ def embed_response_fields(fields: Fields, api_version: str) -> Document:
         estimates_and_fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
         for embedding_input in _embedding_inputs(fields)
     ]
-    texts = [
-        lenient_json.value_as_text(array_item)
-        for array_item in lenient_json.array_items(fields.get("texts"))
-    ]
+    texts = [value_as_text(array_item) for array_item in get_items(fields, "texts")]
     requested_types = [
         embedding_type
-        for embedding_type in map(
-            lenient_json.str_or_empty, lenient_json.array_items(fields.get("embedding_types"))
-        )
+        for embedding_type in map(str_or_empty, get_items(fields, "embedding_types"))
         if embedding_type
     ]
     if api_version == "v1" and not requested_types:
@@ -180,13 +182,13 @@ def embed_response_fields(fields: Fields, api_version: str) -> Document:
 
 def _embedding_inputs(fields: Fields) -> Iterator[str]:
     for name in ("texts", "images", "inputs"):
-        yield from map(lenient_json.value_as_text, lenient_json.array_items(fields.get(name)))
+        yield from map(value_as_text, get_items(fields, name))
 
 
 def _requested_dimensions(fields: Fields) -> int:
-    if requested := lenient_json.first_integer(fields.get("output_dimension")):
+    if requested := get_integer(fields, "output_dimension"):
         return requested
-    model = lenient_json.value_as_text(fields.get("model"))
+    model = get_text(fields, "model")
     return next((size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS)
 
 

@@ -16,13 +16,25 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import lenient_json, response_encoding, turn_parts, wire
+from llm_proxy.dialects import response_encoding, turn_parts, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.cohere.shared_format import CitedSource
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    parse_object,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, WireFormat
 from llm_proxy.exchange import Request, header_value
@@ -105,11 +117,11 @@ def event_output_chars(event: Fields) -> int:
     """
     match event.get("event_type"):
         case "tool-calls-chunk":
-            call = lenient_json.object_fields(event.get("tool_call_delta"))
+            call = get_object(event, "tool_call_delta")
             texts = (event.get("text"), call.get("text"), call.get("name"), call.get("parameters"))
-            return max(sum(len(lenient_json.str_or_empty(text)) for text in texts), 1)
+            return max(sum(len(str_or_empty(text)) for text in texts), 1)
         case None | "text-generation" if event.get("is_finished") is False:
-            return len(lenient_json.str_or_empty(event.get("text")))
+            return len(get_string(event, "text"))
         case _:
             return 0
 
@@ -127,18 +139,16 @@ class _V1ResponseDecoder:
 
     def feed(self, document: Fields) -> None:
         """Add one event, or the whole document."""
-        response = lenient_json.object_fields(document.get("response"))
+        response = get_object(document, "response")
         self._read_response_fields(document)
         self._read_response_fields(response)
-        index = lenient_json.first_integer(document.get("index")) or 0
+        index = get_integer(document, "index") or 0
         if "generations" not in document and not response.get("generations"):
             self._generation_at(index).feed(document, self._sources_by_id)
             self._generation_at(index).feed_complete_generation(response, self._sources_by_id)
         for fields in (document, response):
-            for position, generation in enumerate(
-                lenient_json.array_objects(fields.get("generations"))
-            ):
-                generation_index = lenient_json.first_integer(generation.get("index"))
+            for position, generation in enumerate(get_objects(fields, "generations")):
+                generation_index = get_integer(generation, "index")
                 self._generation_at(
                     position if generation_index is None else generation_index
                 ).feed_complete_generation(generation, {})
@@ -153,18 +163,16 @@ class _V1ResponseDecoder:
         return self._generations.setdefault(index, _GenerationDecoder())
 
     def _read_response_fields(self, fields: Fields) -> None:
-        for object_item in lenient_json.array_objects(fields.get("documents")):
-            self._sources_by_id[lenient_json.value_as_text(object_item.get("id"))] = (
-                shared_format.decode_source(object_item)
+        for object_item in get_objects(fields, "documents"):
+            self._sources_by_id[get_text(object_item, "id")] = shared_format.decode_source(
+                object_item
             )
-        if meta := lenient_json.object_fields(fields.get("meta")):
+        if meta := get_object(fields, "meta"):
             self._usage = shared_format.decode_usage(meta) or self._usage
             self._metadata.update(shared_format.decode_usage_metadata(meta))
         self._failure = self._failure or shared_format.decode_failure(fields)
-        self._metadata.update(lenient_json.select_metadata(fields, _RESPONSE_METADATA))
-        self._id = self._id or lenient_json.value_as_text(
-            fields.get("generation_id") or fields.get("id")
-        )
+        self._metadata.update(select_metadata(fields, _RESPONSE_METADATA))
+        self._id = self._id or value_as_text(fields.get("generation_id") or fields.get("id"))
 
     def _build_turn(self, generation: _GenerationDecoder) -> Turn:
         parts = generation.parts()
@@ -177,7 +185,7 @@ class _V1ResponseDecoder:
             usage=self._usage,
             failure=self._failure,
             id=generation.id or self._id,
-            metadata=lenient_json.select_metadata(self._metadata, METADATA_FIELDS),
+            metadata=select_metadata(self._metadata, METADATA_FIELDS),
         )
 
 
@@ -196,21 +204,19 @@ class _GenerationDecoder:
 
     def feed(self, fields: Fields, sources_by_id: dict[str, CitedSource]) -> None:
         """Add one event; text that an event repeats with its tool calls is skipped."""
-        call = lenient_json.object_fields(fields.get("tool_call_delta"))
-        text = lenient_json.str_or_empty(fields.get("text")) or lenient_json.str_or_empty(
-            call.get("text")
-        )
+        call = get_object(fields, "tool_call_delta")
+        text = get_string(fields, "text") or get_string(call, "text")
         if text and not (self._text and fields.get("tool_calls")):
             self._text.append(text)
-        for object_item in lenient_json.array_objects(fields.get("citations")):
+        for object_item in get_objects(fields, "citations"):
             self._citations.extend(shared_format.decode_citations(object_item, sources_by_id))
         if call.get("name") or call.get("parameters"):
             self._call_fragments.add_fragment(
-                _decode_tool_call(call), lenient_json.first_integer(call.get("index")) or 0
+                _decode_tool_call(call), get_integer(call, "index") or 0
             )
-        calls = tuple(map(_decode_tool_call, lenient_json.array_objects(fields.get("tool_calls"))))
+        calls = tuple(map(_decode_tool_call, get_objects(fields, "tool_calls")))
         self._complete_calls = calls or self._complete_calls
-        self.finish_raw = lenient_json.value_as_text(fields.get("finish_reason")) or self.finish_raw
+        self.finish_raw = get_text(fields, "finish_reason") or self.finish_raw
 
     def feed_complete_generation(
         self, generation: Fields, sources_by_id: dict[str, CitedSource]
@@ -224,7 +230,7 @@ class _GenerationDecoder:
             {name: value for name, value in generation.items() if name not in fed_fields},
             sources_by_id,
         )
-        self.id = lenient_json.value_as_text(generation.get("id")) or self.id
+        self.id = get_text(generation, "id") or self.id
 
     def parts(self) -> tuple[Part, ...]:
         """The decoded parts."""
@@ -246,11 +252,9 @@ def _decode_tool_call(call: Fields) -> ToolCall:
     """A call with an object of parameters, or a fragment of one with JSON text."""
     parameters = call.get("parameters")
     return ToolCall(
-        id=lenient_json.value_as_text(call.get("id")),
-        name=lenient_json.value_as_text(call.get("name")),
-        arguments=parameters
-        if isinstance(parameters, str)
-        else lenient_json.value_as_text(parameters),
+        id=get_text(call, "id"),
+        name=get_text(call, "name"),
+        arguments=parameters if isinstance(parameters, str) else value_as_text(parameters),
     )
 
 
@@ -279,7 +283,7 @@ class _V1Encoder:
     def __init__(self, turn: Turn, request: Request, context: EncodeContext) -> None:
         self._turn = turn
         self._context = context
-        self._request_fields = lenient_json.parse_object(request.body)
+        self._request_fields = parse_object(request.body)
         metadata = dict(turn.metadata)
         cited_documents = _CitedDocuments(metadata.get(_DOCUMENTS_FIELD))
         texts = [part for part in turn.parts if isinstance(part, Text)]
@@ -290,10 +294,8 @@ class _V1Encoder:
             for citation in text.citations
         ]
         metadata[_DOCUMENTS_FIELD] = cited_documents.documents
-        metadata[RESPONSE_ID] = lenient_json.value_as_text(
-            metadata.get(RESPONSE_ID)
-        ) or context.fake_uuid("response")
-        self._metadata = dict(lenient_json.select_metadata(metadata, _RESPONSE_METADATA))
+        metadata[RESPONSE_ID] = get_text(metadata, RESPONSE_ID) or context.fake_uuid("response")
+        self._metadata = dict(select_metadata(metadata, _RESPONSE_METADATA))
         self._calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         self._call_documents = [
             {"name": call.name, "parameters": orjson.Fragment(call.arguments.encode())}
@@ -344,8 +346,8 @@ class _V1Encoder:
 
     def _chat_history(self, calls: Document) -> list[Document]:
         """The conversation including this response, which clients send with their next message."""
-        given = lenient_json.array_objects(self._request_fields.get("chat_history"))
-        message = lenient_json.str_or_empty(self._request_fields.get("message"))
+        given = get_objects(self._request_fields, "chat_history")
+        message = get_string(self._request_fields, "message")
         user_messages = [{"role": "USER", "message": message}] if message else []
         response = {"role": "CHATBOT", "message": self._turn.text, **calls}
         return [*map(dict, given), *user_messages, response]
@@ -368,12 +370,9 @@ class _CitedDocuments:
     """The documents of a response, each with its own id."""
 
     def __init__(self, documents: Json) -> None:
-        self.documents: list[Json] = [
-            dict(object_item) for object_item in lenient_json.array_objects(documents)
-        ]
+        self.documents: list[Json] = [dict(object_item) for object_item in array_objects(documents)]
         documents_with_ids = (
-            (lenient_json.value_as_text(object_item.get("id")), object_item)
-            for object_item in lenient_json.array_objects(documents)
+            (get_text(object_item, "id"), object_item) for object_item in array_objects(documents)
         )
         self._sources_by_id = {
             name: shared_format.decode_source(fields) for name, fields in documents_with_ids if name

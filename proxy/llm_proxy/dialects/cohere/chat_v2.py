@@ -17,12 +17,23 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, response_encoding, turn_parts
+from llm_proxy.dialects import response_encoding, turn_parts
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    first_integer,
+    get_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    select_metadata,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, WireFormat
 from llm_proxy.framing import sse
@@ -102,11 +113,9 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
 
 def event_output_chars(event: Fields) -> int:
     """The output characters that an event adds to a response; only deltas add any."""
-    if not lenient_json.value_as_text(event.get("type")).endswith(_DELTA_SUFFIX):
+    if not get_text(event, "type").endswith(_DELTA_SUFFIX):
         return 0
-    fields = lenient_json.object_fields(
-        lenient_json.object_fields(event.get("delta")).get("message")
-    )
+    fields = get_object(get_object(event, "delta"), "message")
     return sum(fragment_output_chars(fragment) for _, fragment in decode_fragments(fields, 0))
 
 
@@ -125,18 +134,16 @@ class _V2ResponseDecoder:
 
     def feed(self, document: Fields) -> None:
         """Add one event, or the whole document."""
-        fields = lenient_json.object_fields(document.get("delta")) or document
-        message = lenient_json.object_fields(fields.get("message"))
+        fields = get_object(document, "delta") or document
+        message = get_object(fields, "message")
         for key, fragment in decode_fragments(message, document.get("index")):
             self._fragments.add_fragment(fragment, key)
         for citation in _as_object_list(message.get(_CITATIONS)):
             self._add_citation(citation)
-        self._id = self._id or lenient_json.value_as_text(document.get("id"))
-        self._finish_raw = (
-            lenient_json.value_as_text(fields.get("finish_reason")) or self._finish_raw
-        )
+        self._id = self._id or get_text(document, "id")
+        self._finish_raw = get_text(fields, "finish_reason") or self._finish_raw
         self._failure = self._failure or shared_format.decode_failure(fields)
-        if usage := lenient_json.object_fields(fields.get("usage")):
+        if usage := get_object(fields, "usage"):
             self._usage = shared_format.decode_usage(usage) or self._usage
             self._metadata.update(shared_format.decode_usage_metadata(usage))
 
@@ -153,14 +160,14 @@ class _V2ResponseDecoder:
             usage=self._usage,
             failure=self._failure,
             id=self._id,
-            metadata=lenient_json.select_metadata(self._metadata, _METADATA),
+            metadata=select_metadata(self._metadata, _METADATA),
         )
 
     def _add_citation(self, citation: Fields) -> None:
-        if lenient_json.value_as_text(citation.get("type")) not in _TEXT_CITATION_TYPES:
-            self._non_text_citations.append(dict(lenient_json.select_metadata(citation, citation)))
+        if get_text(citation, "type") not in _TEXT_CITATION_TYPES:
+            self._non_text_citations.append(dict(select_metadata(citation, citation)))
             return
-        key = lenient_json.first_integer(citation.get("content_index")) or 0
+        key = get_integer(citation, "content_index") or 0
         self._fragments.add_fragment(
             Text("", tuple(shared_format.decode_citations(citation, {}))), key
         )
@@ -168,35 +175,33 @@ class _V2ResponseDecoder:
 
 def decode_fragments(message: Fields, index: Json) -> KeyedFragments:
     """The fragments of a message or of a delta, without citations."""
-    first_index = lenient_json.first_integer(index) or 0
-    if plan := lenient_json.str_or_empty(message.get("tool_plan")):
+    first_index = first_integer(index) or 0
+    if plan := get_string(message, "tool_plan"):
         yield "tool_plan", Reasoning(plan, metadata=_TOOL_PLAN_METADATA)
     content = message.get("content")
     if isinstance(content, str) and content:
         yield first_index, Text(content)
     for position, block in enumerate(_as_object_list(content), first_index):
-        if thought := lenient_json.str_or_empty(block.get("thinking")):
+        if thought := get_string(block, "thinking"):
             yield position, Reasoning(thought)
-        if text := lenient_json.str_or_empty(block.get("text")):
+        if text := get_string(block, "text"):
             yield position, Text(text)
     for position, call in enumerate(_as_object_list(message.get("tool_calls")), first_index):
-        function = lenient_json.object_fields(call.get("function"))
+        function = get_object(call, "function")
         arguments = function.get("arguments")
         yield (
             position,
             ToolCall(
-                id=lenient_json.value_as_text(call.get("id")),
-                name=lenient_json.value_as_text(function.get("name")),
-                arguments=arguments
-                if isinstance(arguments, str)
-                else lenient_json.value_as_text(arguments),
+                id=get_text(call, "id"),
+                name=get_text(function, "name"),
+                arguments=arguments if isinstance(arguments, str) else value_as_text(arguments),
             ),
         )
 
 
 def _as_object_list(value: Json) -> list[Fields]:
     """The objects in a document's array, or an event's object as the only one."""
-    return [value] if isinstance(value, dict) else lenient_json.array_objects(value)
+    return [value] if isinstance(value, dict) else array_objects(value)
 
 
 def encode_turn(turn: Turn, context: EncodeContext, *, stream: bool) -> DialectResponse:
@@ -355,7 +360,7 @@ def _encode_source(citation: Citation) -> Document:
 
 def _non_text_citations(turn: Turn) -> list[Document]:
     return [
-        dict(lenient_json.select_metadata(citation, citation))
-        for citation in lenient_json.array_objects(dict(turn.metadata).get(_CITATIONS))
+        dict(select_metadata(citation, citation))
+        for citation in get_objects(dict(turn.metadata), _CITATIONS)
         if isinstance(kind := citation.get("type"), str) and kind not in _TEXT_CITATION_TYPES
     ]

@@ -18,7 +18,7 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, request_decoding, response_encoding
+from llm_proxy.dialects import json_api, request_decoding, response_encoding
 from llm_proxy.dialects.base import (
     Completeness,
     Dialect,
@@ -33,7 +33,7 @@ from llm_proxy.dialects.cohere import (
     shared_format,
 )
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
@@ -99,7 +99,7 @@ class Cohere(Dialect):
             return True
         if operation not in _DISTINCTIVE_FIELDS or (path_prefix and "cohere" not in path_prefix):
             return False
-        fields = lenient_json.parse_object(request.body)
+        fields = parse_object(request.body)
         return (
             bool(path_prefix)
             or _has_cohere_client_header(request)
@@ -108,7 +108,7 @@ class Cohere(Dialect):
 
     def decode_request(self, request: Request) -> Conversation | None:
         """A chat of either version, or a completion."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         if not body or request.method != "POST":
             return None
         match _operation_of(request):
@@ -150,7 +150,7 @@ class Cohere(Dialect):
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per generation of a completion; none for auxiliary responses."""
         if not json_api.succeeded(response.head):
-            fields = lenient_json.parse_object(json_api.joined_body(response))
+            fields = parse_object(json_api.joined_body(response))
             failure = shared_format.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
         documents = [*_parse_response_payloads(response)]
@@ -242,7 +242,7 @@ def _has_cohere_client_header(request: Request) -> bool:
 
 
 def _event_completeness(event: Fields) -> Completeness | None:
-    fields = lenient_json.object_fields(event.get("delta")) or event
+    fields = get_object(event, "delta") or event
     if failure := shared_format.decode_failure(fields):
         return json_api.completed_by_error(failure)
     if event.get("type") == chat_v2.END_EVENT:
@@ -258,7 +258,7 @@ def _event_output_chars(event: Fields) -> int:
 
 def _parse_response_payloads(response: DialectResponse) -> Iterator[Fields]:
     if response.codec_name not in _STREAM_CODECS:
-        return iter([lenient_json.parse_object(json_api.joined_body(response))])
+        return iter([parse_object(json_api.joined_body(response))])
     return map(_decode_event, response.framed_messages)
 
 
@@ -266,8 +266,8 @@ def _decode_event(message: bytes) -> Fields:
     """The document of a line or an SSE event; the event's name stands in for a missing type."""
     event = sse.parse_event(message)
     if event.data is None:
-        return lenient_json.parse_object(message)  # NDJSON
-    document = lenient_json.parse_object(event.data)
+        return parse_object(message)  # NDJSON
+    document = parse_object(event.data)
     if event.event_type == "error" and not shared_format.decode_failure(document):
         return {"error": dict(document) or event.data.decode("utf-8", "replace")}
     if event.event_type and document and "type" not in document:

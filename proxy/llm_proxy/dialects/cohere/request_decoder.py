@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import json_api, lenient_json, request_decoding
+from llm_proxy.dialects import json_api, request_decoding
 from llm_proxy.dialects.cohere import chat_v2
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+)
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
 _JSON_SCHEMA_TYPES: Final = {
@@ -25,7 +33,7 @@ _JSON_SCHEMA_TYPES: Final = {
 def decode_v2_request(body: Fields) -> Conversation:
     """The conversation of a `/v2/chat` body."""
     messages = request_decoding.merge_adjacent_messages(_decode_v2_messages(body))
-    fields = lenient_json.object_fields(body.get("response_format"))
+    fields = get_object(body, "response_format")
     return Conversation(
         messages,
         system=request_decoding.first_system_text(messages),
@@ -33,7 +41,7 @@ def decode_v2_request(body: Fields) -> Conversation:
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
-            lenient_json.object_fields(body.get("thinking")).get("type")
+            get_object(body, "thinking").get("type")
         ),
         response_schema=request_decoding.response_schema(
             fields, fields.get("json_schema"), fields.get("schema")
@@ -42,7 +50,7 @@ def decode_v2_request(body: Fields) -> Conversation:
 
 
 def _decode_v2_messages(body: Fields) -> Iterator[RequestMessage]:
-    for message in lenient_json.array_objects(body.get("messages")):
+    for message in get_objects(body, "messages"):
         match request_decoding.decode_role(message.get("role")):
             case None:
                 pass
@@ -57,41 +65,34 @@ def _decode_v2_messages(body: Fields) -> Iterator[RequestMessage]:
 def _decode_v2_parts(fields: Fields) -> Iterator[Part]:
     items = [part for _, part in chat_v2.decode_fragments(fields, 0)]
     yield from (item for item in items if not isinstance(item, ToolCall))
-    for block in lenient_json.array_objects(fields.get("content")):
-        if image := lenient_json.object_fields(block.get("image_url")):
-            yield json_api.decode_media_url(lenient_json.value_as_text(image.get("url")), "image/*")
+    for block in get_objects(fields, "content"):
+        if image := get_object(block, "image_url"):
+            yield json_api.decode_media_url(get_text(image, "url"), "image/*")
     yield from (item for item in items if isinstance(item, ToolCall))
 
 
 def _tool_output_text(content: Json) -> str:
     """A tool's output: text, or documents whose `data` is text or JSON, one a line."""
-    documents = [
-        lenient_json.object_fields(object_item.get("document"))
-        for object_item in lenient_json.array_objects(content)
-    ]
-    items = [
-        lenient_json.value_as_text(document.get("data"))
-        for document in documents
-        if document.get("data")
-    ]
+    documents = [get_object(object_item, "document") for object_item in array_objects(content)]
+    items = [get_text(document, "data") for document in documents if document.get("data")]
     return "\n".join(items) or request_decoding.tool_output_text(content)
 
 
 def decode_v1_request(body: Fields) -> Conversation:
     """The conversation of a `/v1/chat` body: its history, then the current message."""
-    history = lenient_json.array_objects(body.get("chat_history"))
+    history = get_objects(body, "chat_history")
     current_message: Fields = {**body, "role": "user"}
     messages = request_decoding.merge_adjacent_messages(
         message for fields in (*history, current_message) for message in _decode_v1_messages(fields)
     )
-    fields = lenient_json.object_fields(body.get("response_format"))
+    fields = get_object(body, "response_format")
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("preamble"))
         or request_decoding.first_system_text(messages),
         tools=tuple(
             tool_definition
-            for object_item in lenient_json.array_objects(body.get("tools"))
+            for object_item in get_objects(body, "tools")
             for tool_definition in _decode_v1_tool(object_item)
         ),
         temperature=request_decoding.decode_number(body.get("temperature")),
@@ -105,11 +106,11 @@ def decode_v1_request(body: Fields) -> Conversation:
 
 def _decode_v1_messages(fields: Fields) -> Iterator[RequestMessage]:
     """The message of a history entry, after the tool results that the entry holds."""
-    if items := lenient_json.array_objects(fields.get("tool_results")):
+    if items := get_objects(fields, "tool_results"):
         yield request_decoding.request_message("tool", map(_decode_tool_result, items))
     role = request_decoding.decode_role(fields.get("role"))
-    text = lenient_json.str_or_empty(fields.get("message"))
-    calls = lenient_json.array_objects(fields.get("tool_calls"))
+    text = get_string(fields, "message")
+    calls = get_objects(fields, "tool_calls")
     if role == "assistant" or (role is not None and text):
         yield request_decoding.request_message(role, [Text(text), *map(_decode_tool_call, calls)])
 
@@ -118,34 +119,31 @@ def _decode_tool_call(fields: Fields) -> ToolCall:
     return ToolCall(
         "",
         request_decoding.text_or_empty(fields.get("name")),
-        lenient_json.value_as_text(fields.get("parameters")),
+        get_text(fields, "parameters"),
     )
 
 
 def _decode_tool_result(fields: Fields) -> ToolResult:
-    call = lenient_json.object_fields(fields.get("call"))
+    call = get_object(fields, "call")
     name = request_decoding.text_or_empty(call.get("name"))
     return ToolResult("", request_decoding.tool_output_text(fields.get("outputs")), name)
 
 
 def _decode_v1_tool(fields: Fields) -> Iterator[ToolDefinition]:
-    parameter_definitions = lenient_json.object_fields(fields.get("parameter_definitions"))
+    parameter_definitions = get_object(fields, "parameter_definitions")
     properties: dict[str, Json] = {
         name: {
-            "type": _JSON_SCHEMA_TYPES.get(
-                lenient_json.str_or_empty(document.get("type")), "string"
-            ),
+            "type": _JSON_SCHEMA_TYPES.get(get_string(document, "type"), "string"),
             "description": request_decoding.text_or_empty(document.get("description")),
         }
         for name, document in (
-            (name, lenient_json.object_fields(document))
-            for name, document in parameter_definitions.items()
+            (name, object_fields(document)) for name, document in parameter_definitions.items()
         )
     }
     required: list[Json] = [
         name
         for name, definition in parameter_definitions.items()
-        if lenient_json.object_fields(definition).get("required") is True
+        if object_fields(definition).get("required") is True
     ]
     schema: Json = {"type": "object", "properties": properties, "required": required}
     return request_decoding.decode_tool(fields, schema if parameter_definitions else None)

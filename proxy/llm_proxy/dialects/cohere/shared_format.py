@@ -8,10 +8,23 @@ from itertools import groupby
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding, wire
+from llm_proxy.dialects import json_api, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    compact_json,
+    get_integer,
+    get_items,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    select_metadata,
+    selected_fields,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, UsageFields
 from llm_proxy.exchange import Headers
@@ -85,18 +98,16 @@ def decode_usage(fields: Fields) -> Usage | None:
     `tokens` counts what the model read and wrote; `billed_units` counts less, and is the only
     one that `/v1/generate` has.
     """
-    counts = lenient_json.object_fields(fields.get("tokens")) or lenient_json.object_fields(
-        fields.get(BILLED_UNITS)
-    )
+    counts = get_object(fields, "tokens") or get_object(fields, BILLED_UNITS)
     return USAGE.decode({**fields, "tokens": dict(counts)}) if counts else None
 
 
 def decode_usage_metadata(fields: Fields) -> Metadata:
     """The turn's metadata in `usage` (version 2) or `meta` (version 1)."""
-    tokens = lenient_json.object_fields(fields.get("tokens"))
+    tokens = get_object(fields, "tokens")
     return (
-        *lenient_json.select_metadata(fields, USAGE_METADATA),
-        *lenient_json.select_metadata(tokens, TOKENS_METADATA),
+        *select_metadata(fields, USAGE_METADATA),
+        *select_metadata(tokens, TOKENS_METADATA),
     )
 
 
@@ -112,8 +123,8 @@ def encode_usage(turn: Turn) -> Document:
         counts = {"input_tokens": turn.usage.input, "output_tokens": turn.usage.output}
         metadata[BILLED_UNITS] = dict(counts)
     fields = USAGE.encode(turn.usage)
-    fields["tokens"] |= dict(lenient_json.select_metadata(metadata, TOKENS_METADATA))
-    return {**dict(lenient_json.select_metadata(metadata, USAGE_METADATA)), **fields}
+    fields["tokens"] |= dict(select_metadata(metadata, TOKENS_METADATA))
+    return {**dict(select_metadata(metadata, USAGE_METADATA)), **fields}
 
 
 def as_sent_before_failure(turn: Turn) -> Turn:
@@ -136,10 +147,10 @@ class CitedSource:
 def decode_source(fields: Fields, metadata: Metadata = ()) -> CitedSource:
     """A source from a document's fields, most of whose names the application chooses."""
     return CitedSource(
-        url=lenient_json.value_as_text(fields.get("url")),
-        title=lenient_json.value_as_text(fields.get("title")),
+        url=get_text(fields, "url"),
+        title=get_text(fields, "title"),
         quoted=next(
-            filter(None, (lenient_json.value_as_text(fields.get(name)) for name in _QUOTE_FIELDS)),
+            filter(None, (get_text(fields, name) for name in _QUOTE_FIELDS)),
             "",
         ),
         metadata=metadata,
@@ -155,11 +166,11 @@ def decode_citations(
     passage of the response, not of the source, and is kept as metadata.
     """
     start, end = (
-        lenient_json.first_integer(fields.get("start")),
-        lenient_json.first_integer(fields.get("end")),
+        get_integer(fields, "start"),
+        get_integer(fields, "end"),
     )
     span = None if start is None or end is None or start >= end else (start, end)
-    metadata = lenient_json.select_metadata(fields, CITATION_METADATA)
+    metadata = select_metadata(fields, CITATION_METADATA)
     for cited_source in [*_decode_sources(fields, sources_by_id)] or [CitedSource()]:
         yield Citation(
             cited_source.url,
@@ -173,19 +184,13 @@ def decode_citations(
 def _decode_sources(
     fields: Fields, sources_by_id: Mapping[str, CitedSource]
 ) -> Iterator[CitedSource]:
-    for object_item in lenient_json.array_objects(fields.get("sources")):
-        document = lenient_json.object_fields(
-            object_item.get("document") or object_item.get("tool_output")
-        )
+    for object_item in get_objects(fields, "sources"):
+        document = object_fields(object_item.get("document") or object_item.get("tool_output"))
         source_fields = zip(
             SOURCE_METADATA, (object_item.get("id"), object_item.get("type")), strict=True
         )
-        yield decode_source(
-            document, lenient_json.select_metadata(dict(source_fields), SOURCE_METADATA)
-        )
-    for document_id in map(
-        lenient_json.value_as_text, lenient_json.array_items(fields.get("document_ids"))
-    ):
+        yield decode_source(document, select_metadata(dict(source_fields), SOURCE_METADATA))
+    for document_id in map(value_as_text, get_items(fields, "document_ids")):
         source = sources_by_id.get(document_id, CitedSource())
         yield replace(source, metadata=((SOURCE_METADATA[0], document_id),))
 
@@ -200,23 +205,21 @@ def with_wire_metadata(citation: Citation, text: str, **fields: Json) -> Citatio
 
     A span that is empty is left out; the cited passage of this text is `text` where it is missing.
     """
-    metadata = dict(lenient_json.select_metadata(dict(citation.metadata), CITATION_METADATA))
+    metadata = selected_fields(citation.metadata, CITATION_METADATA)
     span = _nonempty_span(citation)
     if not isinstance(metadata.get("text"), str):
         metadata["text"] = text[slice(*span)] if span else ""
     return replace(
         citation,
         span=span,
-        metadata=lenient_json.select_metadata(
-            {**metadata, **fields}, (*CITATION_METADATA, *SOURCE_METADATA)
-        ),
+        metadata=select_metadata({**metadata, **fields}, (*CITATION_METADATA, *SOURCE_METADATA)),
     )
 
 
 def citation_source_id(citation: Citation) -> str:
     """The id of a citation's source; empty where it has none."""
-    source = dict(lenient_json.select_metadata(dict(citation.metadata), ("source",)))
-    return lenient_json.str_or_empty(source.get("source"))
+    source = selected_fields(citation.metadata, ("source",))
+    return get_string(source, "source")
 
 
 def encode_citations(
@@ -233,17 +236,15 @@ def encode_citations(
                 if citation.span is None
                 else dict(zip(("start", "end"), citation.span, strict=True))
             )
-            metadata = dict(
-                lenient_json.select_metadata(dict(citation.metadata), CITATION_METADATA)
-            )
+            metadata = selected_fields(citation.metadata, CITATION_METADATA)
             documents.append({**span, "text": "", **metadata, **encode_sources(sources)})
     return documents
 
 
 def _citation_group_key(citation: Citation) -> tuple[tuple[int, int] | None, bytes, bool]:
     has_source = any(name in SOURCE_METADATA for name, _ in citation.metadata)
-    fields = dict(lenient_json.select_metadata(dict(citation.metadata), CITATION_METADATA))
-    return citation.span, lenient_json.compact_json(fields).encode("utf-8", "replace"), has_source
+    fields = selected_fields(citation.metadata, CITATION_METADATA)
+    return citation.span, compact_json(fields).encode("utf-8", "replace"), has_source
 
 
 def decode_failure(fields: Fields) -> Failure | None:
@@ -260,9 +261,7 @@ def decode_failure(fields: Fields) -> Failure | None:
     if error is None:
         return None
     failure = json_api.decode_failure(error)
-    return replace(
-        failure, type=lenient_json.value_as_text(fields.get("error_type")) or failure.type
-    )
+    return replace(failure, type=get_text(fields, "error_type") or failure.type)
 
 
 def error_response(

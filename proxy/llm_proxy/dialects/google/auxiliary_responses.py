@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    first_integer,
+    get_object,
+    get_objects,
+    get_string,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Json
 
@@ -52,7 +58,7 @@ def _model_object(name: str, *, is_vertex: bool) -> Document:
 
 
 def _count_tokens_response_body(body: Fields) -> Document:
-    inner = lenient_json.object_fields(body.get("generateContentRequest"))
+    inner = get_object(body, "generateContentRequest")
     inputs = [fields.get(name) for fields in (body, inner) for name in _MODEL_INPUT_FIELDS]
     total = estimates_and_fakes.estimated_token_count(
         "".join(text for value in inputs for text in _input_texts(value))
@@ -64,15 +70,15 @@ def _count_tokens_response_body(body: Fields) -> Document:
 
 
 def _batch_embed_response_body(body: Fields) -> Document:
-    requests = lenient_json.array_objects(body.get("requests"))
+    requests = get_objects(body, "requests")
     return {"embeddings": [_embedding_object(request) for request in requests]}
 
 
 def _predict_response_body(body: Fields) -> Document:
-    dimensions = lenient_json.object_fields(body.get("parameters")).get("outputDimensionality")
+    dimensions = get_object(body, "parameters").get("outputDimensionality")
     predictions: list[Document] = []
-    for instance in lenient_json.array_objects(body.get("instances")):
-        text = lenient_json.str_or_empty(instance.get("content"))
+    for instance in get_objects(body, "instances"):
+        text = get_string(instance, "content")
         count = estimates_and_fakes.estimated_token_count(text)
         embedding: Document = {
             "values": _embedding_values(text, dimensions),
@@ -83,14 +89,14 @@ def _predict_response_body(body: Fields) -> Document:
 
 
 def _embedding_object(body: Fields) -> Document:
-    config = lenient_json.object_fields(body.get("embedContentConfig"))
+    config = get_object(body, "embedContentConfig")
     dimensions = body.get("outputDimensionality") or config.get("outputDimensionality")
     return {"values": _embedding_values("".join(_input_texts(body.get("content"))), dimensions)}
 
 
 def _embedding_values(text: str, dimensions: Json) -> list[float]:
     return estimates_and_fakes.fake_embedding(
-        text, lenient_json.first_integer(dimensions) or _EMBEDDING_DIMENSIONS
+        text, first_integer(dimensions) or _EMBEDDING_DIMENSIONS
     )
 
 

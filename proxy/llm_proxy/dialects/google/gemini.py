@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
@@ -27,6 +27,7 @@ from llm_proxy.dialects.google import (
 )
 from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
 from llm_proxy.dialects.google.shared_format import GoogleDialect
+from llm_proxy.dialects.lenient_json import get_text, parse_object
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
@@ -79,9 +80,7 @@ class Gemini(GoogleDialect):
         match = _match_path(request)
         model_name = (match["model"] if match else "") or ""
         if not model_name and request.method == "POST":
-            model_name = lenient_json.value_as_text(
-                lenient_json.parse_object(request.body).get("model")
-            )
+            model_name = get_text(parse_object(request.body), "model")
         return model_name.removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
@@ -90,7 +89,7 @@ class Gemini(GoogleDialect):
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation of a request that generates content; None for other operations."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         is_generation = _unquoted_path(request).endswith((f":{_GENERATE}", f":{_STREAM_GENERATE}"))
         return gemini_request_decoder.decode_request(body) if body and is_generation else None
 
@@ -157,7 +156,7 @@ class Gemini(GoogleDialect):
             return None
         if match.re is not _MODELS_PATH:
             return auxiliary_responses.auxiliary_response(
-                match["operation"], lenient_json.parse_object(request.body)
+                match["operation"], parse_object(request.body)
             )
         is_vertex = "publishers" in match["front"]
         if match["model"] is None:

@@ -9,13 +9,22 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google.gemini_sources import sendable_citations
 from llm_proxy.dialects.google.shared_format import is_signature, sendable_reasoning
 from llm_proxy.dialects.google.streamed_arguments import StreamedArguments
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    compact_json,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    parse_object,
+    select_metadata,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Json, Media, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -43,15 +52,15 @@ def part_output_chars(part: Fields) -> int:
 
     A signature counts nothing.
     """
-    if text := lenient_json.str_or_empty(part.get("text")):
+    if text := get_string(part, "text"):
         return len(text)
-    call = lenient_json.object_fields(part.get("functionCall"))
-    code = lenient_json.object_fields(part.get(_CODE_CALL))
+    call = get_object(part, "functionCall")
+    code = get_object(part, _CODE_CALL)
     arguments = call.get("args")
     counted_text = (
-        lenient_json.value_as_text(call.get("name"))
-        + (lenient_json.compact_json(arguments) if arguments else "")
-        + lenient_json.value_as_text(code.get("code"))
+        get_text(call, "name")
+        + (compact_json(arguments) if arguments else "")
+        + get_text(code, "code")
     )
     return max(len(counted_text), int(not _NON_TEXT_KINDS.isdisjoint(part)))
 
@@ -72,8 +81,8 @@ class ContentDecoder:
     def feed(self, part: Fields) -> None:
         """Add one part; one of an unknown kind is ignored."""
         kind = next((name for name in PART_KINDS if name in part), "")
-        metadata = lenient_json.select_metadata(part, _METADATA)
-        inner = lenient_json.object_fields(part.get(kind))
+        metadata = select_metadata(part, _METADATA)
+        inner = get_object(part, kind)
         match kind:
             case "text":
                 self._feed_text(part, metadata)
@@ -95,8 +104,8 @@ class ContentDecoder:
 
     def _feed_text(self, part: Fields, metadata: Metadata) -> None:
         """Text or a thought; a signature ends its part."""
-        text = lenient_json.str_or_empty(part.get("text"))
-        signature = lenient_json.str_or_empty(part.get(_SIGNATURE))
+        text = get_string(part, "text")
+        signature = get_string(part, _SIGNATURE)
         if not text and not metadata:
             return
         if part.get("thought") is True:
@@ -112,7 +121,7 @@ class ContentDecoder:
 
     def _feed_function_call(self, call: Fields, metadata: Metadata) -> None:
         """A whole call, or a streamed one: first with a name, then increments without."""
-        name = lenient_json.value_as_text(call.get("name"))
+        name = get_text(call, "name")
         will_continue = call.get("willContinue") is True
         if name or "args" in call or self._open_call is None:
             self._close_open_call()
@@ -120,13 +129,13 @@ class ContentDecoder:
                 return
             self._part_key += 1
             is_streamed = will_continue or "partialArgs" in call
-            arguments = "" if is_streamed else lenient_json.compact_json(call.get("args") or {})
-            call_id = lenient_json.value_as_text(call.get("id"))
+            arguments = "" if is_streamed else compact_json(call.get("args") or {})
+            call_id = get_text(call, "id")
             self._add_fragment(ToolCall(call_id, name, arguments, metadata), self._part_key)
             self._open_call = (self._part_key, StreamedArguments()) if is_streamed else None
             self.has_client_call = True
         if self._open_call is not None:
-            for partial in lenient_json.array_objects(call.get("partialArgs")):
+            for partial in get_objects(call, "partialArgs"):
                 self._open_call[1].feed(partial)
             if not will_continue:
                 self._close_open_call()
@@ -144,34 +153,34 @@ class ContentDecoder:
 
 def decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata = ()) -> Part:
     """A call or result of a tool that Google runs, or a result (`functionResponse`) of a client."""
-    call_id = lenient_json.value_as_text(inner.get("id"))
+    call_id = get_text(inner, "id")
     kind_metadata: Metadata = (("type", kind), *metadata)
     match kind:
         case "executableCode":
-            arguments = lenient_json.compact_json(_without_id(inner))
+            arguments = compact_json(_without_id(inner))
             return ToolCall(call_id, _CODE_TOOL, arguments, kind_metadata)
         case "codeExecutionResult":
             failed = inner.get("outcome") not in _SUCCESS_OUTCOMES
-            text = lenient_json.value_as_text(inner.get("output"))
-            outcome = lenient_json.select_metadata(inner, ("outcome",))
+            text = get_text(inner, "output")
+            outcome = select_metadata(inner, ("outcome",))
             return ToolResult(call_id, text, _CODE_TOOL, failed, (*kind_metadata, *outcome))
         case "toolCall":
-            name = lenient_json.value_as_text(inner.get("toolType"))
-            arguments = lenient_json.compact_json(inner.get("args") or {})
+            name = get_text(inner, "toolType")
+            arguments = compact_json(inner.get("args") or {})
             return ToolCall(call_id, name, arguments, kind_metadata)
         case _:
-            name = lenient_json.value_as_text(inner.get("toolType") or inner.get("name"))
-            text = lenient_json.value_as_text(inner.get("response"))
+            name = value_as_text(inner.get("toolType") or inner.get("name"))
+            text = get_text(inner, "response")
             return ToolResult(call_id, text, name, metadata=kind_metadata)
 
 
 def decode_media(blob: Fields, metadata: Metadata = ()) -> Media:
     """Media, inline or as a file of Google's."""
     return Media(
-        media_type=lenient_json.value_as_text(blob.get("mimeType")),
-        url=lenient_json.value_as_text(blob.get("fileUri")),
-        base64=lenient_json.value_as_text(blob.get("data")),
-        metadata=(*lenient_json.select_metadata(blob, ("displayName",)), *metadata),
+        media_type=get_text(blob, "mimeType"),
+        url=get_text(blob, "fileUri"),
+        base64=get_text(blob, "data"),
+        metadata=(*select_metadata(blob, ("displayName",)), *metadata),
     )
 
 
@@ -203,7 +212,7 @@ def sendable_part(part: Part) -> Part | None:
     """
     match part:
         case Text():
-            signature = lenient_json.select_metadata(_metadata_fields(part), (_SIGNATURE,))
+            signature = select_metadata(_metadata_fields(part), (_SIGNATURE,))
             return Text(part.text, sendable_citations(part), signature)
         case Reasoning():
             return sendable_reasoning(part)
@@ -264,7 +273,7 @@ def _encode_content(part: Part) -> Document:
         case ToolResult():
             return _encode_tool_result(part)
         case Media():
-            name = lenient_json.select_metadata(dict(part.metadata), ("displayName",))
+            name = select_metadata(dict(part.metadata), ("displayName",))
             blob: Document = {"mimeType": part.media_type, **dict(name)}
             if part.base64:
                 return {"inlineData": {**blob, "data": part.base64}}
@@ -281,7 +290,7 @@ def _encode_tool_call(call: ToolCall) -> Document:
     arguments = orjson.Fragment(call.arguments)
     match dict(call.metadata).get("type"):
         case "executableCode":
-            code = _without_id(lenient_json.parse_object(call.arguments.encode()))
+            code = _without_id(parse_object(call.arguments.encode()))
             return {_CODE_CALL: {**_id_field(call.id), **code}}
         case "toolCall":
             fields: Document = {"toolType": call.name, "args": arguments}
@@ -308,7 +317,7 @@ def _encode_tool_result(result: ToolResult) -> Document:
     fields: Document = {"name" if kind == _CLIENT_RESULT else "toolType": result.name}
     if result.content or result.failed:
         wrapped: Json = {"error" if result.failed else "result": result.content}
-        content = normalized_object_json(result.content) or lenient_json.compact_json(wrapped)
+        content = normalized_object_json(result.content) or compact_json(wrapped)
         fields["response"] = orjson.Fragment(content)
     return {
         _CLIENT_RESULT if kind == _CLIENT_RESULT else _TOOL_RESULT: {
@@ -327,7 +336,7 @@ def _metadata_fields(part: Part) -> Document:
     if isinstance(part, Reasoning):
         return {_SIGNATURE: part.signature} if part.signature else {}
     fields = dict(part.metadata)
-    document: Document = dict(lenient_json.select_metadata(fields, _METADATA))
+    document: Document = dict(select_metadata(fields, _METADATA))
     if not is_signature(document.get(_SIGNATURE)):
         document.pop(_SIGNATURE, None)
     if isinstance(part, Media) and fields.get("thought") is True:

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import lenient_json, request_decoding
+from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.google import gemini_parts
 from llm_proxy.dialects.google.field_names import camel_case_fields, decode_schema
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    compact_json,
+    get_objects,
+    get_string,
+    object_fields,
+    value_as_text,
+)
 from llm_proxy.turns import Json, Part, Reasoning, Text, ToolCall, ToolResult
 
 _JSON_MIME_TYPE: Final = "application/json"
@@ -50,19 +58,13 @@ def _response_schema(config: Fields) -> Json:
 
 def _decode_system_prompt(value: Json) -> str:
     """The text of a system prompt, which is a content or a string."""
-    parts = (
-        [Text(value)]
-        if isinstance(value, str)
-        else _decode_parts(lenient_json.object_fields(value))
-    )
+    parts = [Text(value)] if isinstance(value, str) else _decode_parts(object_fields(value))
     return request_decoding.request_message("system", parts).text
 
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
     contents = body.get("contents")
-    for content in lenient_json.array_objects(
-        [contents] if isinstance(contents, dict) else contents
-    ):
+    for content in array_objects([contents] if isinstance(contents, dict) else contents):
         role = request_decoding.decode_role(content.get("role") or "user")
         if role is not None:
             yield request_decoding.request_message(role, _decode_parts(content))
@@ -70,7 +72,7 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 
 def _decode_parts(fields: Fields) -> Iterator[Part]:
     value = fields.get("parts")
-    for part_fields in lenient_json.array_objects([value] if isinstance(value, dict) else value):
+    for part_fields in array_objects([value] if isinstance(value, dict) else value):
         part = camel_case_fields(part_fields)
         kind = next((name for name in gemini_parts.PART_KINDS if name in part), "")
         yield from _decode_part(kind, part, camel_case_fields(part.get(kind)))
@@ -79,16 +81,16 @@ def _decode_parts(fields: Fields) -> Iterator[Part]:
 def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
     match kind:
         case "text" if part.get("thought") is True:
-            signature = lenient_json.str_or_empty(part.get("thoughtSignature"))
-            yield Reasoning(lenient_json.str_or_empty(part.get("text")), signature or None)
+            signature = get_string(part, "thoughtSignature")
+            yield Reasoning(get_string(part, "text"), signature or None)
         case "text":
-            yield Text(lenient_json.str_or_empty(part.get("text")))
+            yield Text(get_string(part, "text"))
         case "functionCall":
             call_id, name = (
                 request_decoding.text_or_empty(inner.get("id")),
                 request_decoding.text_or_empty(inner.get("name")),
             )
-            yield ToolCall(call_id, name, lenient_json.compact_json(inner.get("args") or {}))
+            yield ToolCall(call_id, name, compact_json(inner.get("args") or {}))
         case "functionResponse":
             yield _decode_tool_result(inner)
         case "inlineData" | "fileData":
@@ -106,12 +108,12 @@ def _decode_tool_result(fields: Fields) -> ToolResult:
     failed where it has an error and no output.
     """
     response = fields.get("response")
-    document = lenient_json.object_fields(response)
+    document = object_fields(response)
     output = next((document[name] for name in _OUTPUT_FIELDS if document.keys() == {name}), None)
     failed = output is None and bool(document.get("error")) and "output" not in document
     return ToolResult(
         request_decoding.text_or_empty(fields.get("id")),
-        lenient_json.value_as_text(response if output is None else output),
+        value_as_text(response if output is None else output),
         request_decoding.text_or_empty(fields.get("name")),
         failed,
     )
@@ -119,10 +121,8 @@ def _decode_tool_result(fields: Fields) -> ToolResult:
 
 def _decode_tools(body: Fields) -> Iterator[ToolDefinition]:
     """The declared functions, and the tools that Google runs, named by their field."""
-    for tool in map(camel_case_fields, lenient_json.array_objects(body.get("tools"))):
-        for fields in map(
-            camel_case_fields, lenient_json.array_objects(tool.get(_DECLARATIONS_FIELD))
-        ):
+    for tool in map(camel_case_fields, get_objects(body, "tools")):
+        for fields in map(camel_case_fields, get_objects(tool, _DECLARATIONS_FIELD)):
             schemas = (fields.get("parametersJsonSchema"), decode_schema(fields.get("parameters")))
             yield from request_decoding.decode_tool(fields, *schemas)
         yield from (

@@ -15,13 +15,21 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final, Literal
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import gemini_parts, gemini_sources, shared_format
 from llm_proxy.dialects.google.citations import attach_citations, has_more_than_text
 from llm_proxy.dialects.google.gemini_sources import GROUNDING
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_integer,
+    get_object,
+    get_objects,
+    get_text,
+    parse_object,
+    select_metadata,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.framing import sse
@@ -157,14 +165,14 @@ def parse_chunks(response: DialectResponse) -> Iterator[Fields]:
 def _parse_stream_message(codec: str, message: bytes) -> Fields:
     if codec == "sse":
         return shared_format.decode_event(message)
-    if document := lenient_json.parse_object(message):
+    if document := parse_object(message):
         return document
     element = message.strip(b" \t\r\n,").removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n,")
-    return lenient_json.parse_object(element.removeprefix(b"["))
+    return parse_object(element.removeprefix(b"["))
 
 
 def _unwrap_code_assist(document: Fields) -> Fields:
-    return lenient_json.object_fields(document.get("response")) or document
+    return get_object(document, "response") or document
 
 
 def stream_message_output_chars(codec: str, message: bytes) -> int:
@@ -181,26 +189,26 @@ def stream_message_output_chars(codec: str, message: bytes) -> int:
 
 def indexed_candidates(document: Fields) -> Iterator[tuple[int, Fields]]:
     """The candidates of a chunk with their index; one without an index has its position."""
-    for position, candidate in enumerate(lenient_json.array_objects(document.get("candidates"))):
-        index = lenient_json.first_integer(candidate.get("index"))
+    for position, candidate in enumerate(get_objects(document, "candidates")):
+        index = get_integer(candidate, "index")
         yield position if index is None else index, candidate
 
 
 def _content_parts(candidate: Fields) -> list[Fields]:
-    content = lenient_json.object_fields(candidate.get("content"))
-    return lenient_json.array_objects(content.get("parts"))
+    content = get_object(candidate, "content")
+    return get_objects(content, "parts")
 
 
 def finish_reason(candidate: Fields) -> str:
     """The finish reason of a candidate; empty where it has not finished."""
-    raw = lenient_json.value_as_text(candidate.get("finishReason"))
+    raw = get_text(candidate, "finishReason")
     return "" if raw in _FINISH.unfinished else raw
 
 
 def prompt_block_reason(document: Fields) -> str:
     """The reason why the prompt was blocked; empty where it was not."""
-    feedback = lenient_json.object_fields(document.get(_PROMPT_FEEDBACK))
-    reason = lenient_json.value_as_text(feedback.get("blockReason"))
+    feedback = get_object(document, _PROMPT_FEEDBACK)
+    reason = get_text(feedback, "blockReason")
     return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED") else reason
 
 
@@ -212,18 +220,18 @@ def decode_chunks(documents: Iterable[Fields]) -> tuple[Turn, ...]:
     failure: Failure | None = None
     metadata: dict[str, Json] = {}
     for document in documents:
-        response_id = response_id or lenient_json.value_as_text(document.get("responseId"))
-        model = model or lenient_json.value_as_text(document.get("modelVersion"))
+        response_id = response_id or get_text(document, "responseId")
+        model = model or get_text(document, "modelVersion")
         block_reason = block_reason or prompt_block_reason(document)
-        counts = lenient_json.object_fields(document.get("usageMetadata"))
+        counts = get_object(document, "usageMetadata")
         usage_fields.append(counts)
-        metadata.update(lenient_json.select_metadata(counts, _USAGE_METADATA))
-        metadata.update(lenient_json.select_metadata(document, _CHUNK_METADATA))
+        metadata.update(select_metadata(counts, _USAGE_METADATA))
+        metadata.update(select_metadata(document, _CHUNK_METADATA))
         if error := document.get("error"):
             failure = failure or shared_format.decode_failure(error)
         for index, candidate in indexed_candidates(document):
             candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
-        for prediction in lenient_json.array_objects(document.get("predictions")):
+        for prediction in get_objects(document, "predictions"):
             if "bytesBase64Encoded" in prediction or _FILTERED_REASON in prediction:
                 decoder = candidates[len(candidates)] = _CandidateDecoder()
                 decoder.feed_prediction(prediction)
@@ -254,7 +262,7 @@ class _CandidateDecoder:
     def feed(self, candidate: Fields) -> None:
         """Add one chunk's candidate; the last finish counts, since old models repeat `STOP`."""
         self._finish_raw = finish_reason(candidate) or self._finish_raw
-        self._metadata.update(lenient_json.select_metadata(candidate, _CANDIDATE_METADATA))
+        self._metadata.update(select_metadata(candidate, _CANDIDATE_METADATA))
         if grounding := gemini_sources.grounding_without_sources(candidate.get(GROUNDING)):
             self._metadata[GROUNDING] = grounding
         for part in _content_parts(candidate):
@@ -267,14 +275,14 @@ class _CandidateDecoder:
             self._content.feed(
                 {"inlineData": {"mimeType": prediction.get("mimeType"), "data": data}}
             )
-        if filtered := lenient_json.select_metadata(prediction, (_FILTERED_REASON,)):
+        if filtered := select_metadata(prediction, (_FILTERED_REASON,)):
             self._finish_raw = _FILTERED_REASON
             self._metadata.update(filtered)
 
     def turn(self, shared: Turn) -> Turn:
         """The decoded turn; `shared` has what all candidates of the response share."""
         parts = self._content.parts()
-        metadata = lenient_json.select_metadata(
+        metadata = select_metadata(
             dict(shared.metadata) | self._metadata, (*_METADATA, _FILTERED_REASON)
         )
         turn = replace(
@@ -316,8 +324,8 @@ def _encode_chunks(
     steps = list(zip_longest(*chunks_by_candidate))
     first = turns[0]
     metadata = dict(first.metadata)
-    chunk_metadata = dict(lenient_json.select_metadata(metadata, _CHUNK_METADATA))
-    usage_metadata = dict(lenient_json.select_metadata(metadata, _USAGE_METADATA))
+    chunk_metadata = dict(select_metadata(metadata, _CHUNK_METADATA))
+    usage_metadata = dict(select_metadata(metadata, _USAGE_METADATA))
     usage = _USAGE.encode(first.usage)
     is_blocked = (
         len(turns) == 1
@@ -381,7 +389,7 @@ def _encode_candidate_chunks(
         metadata = dict(turn.metadata)
         is_number = _ENUM_NUMBER.fullmatch(turn.finish_raw)
         chunks[-1]["finishReason"] = int(turn.finish_raw) if is_number else turn.finish_raw
-        chunks[-1] |= dict(lenient_json.select_metadata(metadata, _CANDIDATE_METADATA))
+        chunks[-1] |= dict(select_metadata(metadata, _CANDIDATE_METADATA))
         sources = gemini_sources.encode_sources(parts, options.recitation_field)
         if grounding := gemini_sources.grounding_without_sources(metadata.get(GROUNDING)):
             chunks[-1][GROUNDING] = sources.pop(GROUNDING, {}) | grounding

@@ -11,14 +11,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, turn_parts
+from llm_proxy.dialects import turn_parts
 from llm_proxy.dialects.google.citations import (
     LocatedCitation,
     byte_offsets,
     is_valid_span,
     unique_citations,
 )
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    compact_json,
+    first_integer,
+    get_items,
+    get_object,
+    get_objects,
+    get_text,
+    object_fields,
+    select_metadata,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Citation, Json, Part, Reasoning, Text
 
@@ -44,9 +56,9 @@ _SOURCE_FIELDS: Final = ("uri", "title", "text")
 
 def grounding_without_sources(grounding: Json) -> dict[str, Json]:
     """The fields of a grounding other than its sources, which become citations."""
-    fields = lenient_json.object_fields(grounding)
+    fields = object_fields(grounding)
     names = (name for name in fields if name not in (_CHUNKS, _SUPPORTS))
-    return dict(lenient_json.select_metadata(fields, names))
+    return dict(select_metadata(fields, names))
 
 
 class SourcesDecoder:
@@ -60,23 +72,21 @@ class SourcesDecoder:
 
     def feed(self, candidate: Fields) -> None:
         """Add the recitations and the grounding of a chunk's candidate."""
-        fields = lenient_json.object_fields(candidate.get(_RECITATIONS))
-        for source in lenient_json.array_objects(
-            fields.get("citationSources") or fields.get("citations")
-        ):
+        fields = get_object(candidate, _RECITATIONS)
+        for source in array_objects(fields.get("citationSources") or fields.get("citations")):
             self._located_citations.append(
                 LocatedCitation(_decode_recitation(source), *_byte_span(source))
             )
-        grounding = lenient_json.object_fields(candidate.get(GROUNDING))
-        if chunks := lenient_json.array_objects(grounding.get(_CHUNKS)):
+        grounding = get_object(candidate, GROUNDING)
+        if chunks := get_objects(grounding, _CHUNKS):
             self._located_citations = self.located_citations()
             self._sources = [_decode_chunk(chunk) for chunk in chunks]
             self._cited_indices.clear()
-        for support in lenient_json.array_objects(grounding.get(_SUPPORTS)):
-            segment = lenient_json.object_fields(support.get("segment"))
+        for support in get_objects(grounding, _SUPPORTS):
+            segment = get_object(support, "segment")
             span = (None, None) if segment.get("partIndex") else _byte_span(segment)
-            for value in lenient_json.array_items(support.get("groundingChunkIndices")):
-                index = lenient_json.first_integer(value)
+            for value in get_items(support, "groundingChunkIndices"):
+                index = first_integer(value)
                 if index is not None and 0 <= index < len(self._sources):
                     self._cited_indices.add(index)
                     self._located_citations.append(LocatedCitation(self._sources[index], *span))
@@ -93,27 +103,27 @@ class SourcesDecoder:
 
 def _byte_span(segment: Fields) -> tuple[int | None, int | None]:
     start, end = segment.get("startIndex"), segment.get("endIndex")
-    return lenient_json.first_integer(start), lenient_json.first_integer(end)
+    return first_integer(start), first_integer(end)
 
 
 def _decode_recitation(source: Fields) -> Citation:
     names = (name for name in source if name not in _RECITATION_FIELDS)
     return Citation(
-        lenient_json.value_as_text(source.get("uri")),
-        lenient_json.value_as_text(source.get("title")),
-        metadata=lenient_json.select_metadata(source, names),
+        get_text(source, "uri"),
+        get_text(source, "title"),
+        metadata=select_metadata(source, names),
     )
 
 
 def _decode_chunk(chunk: Fields) -> Citation:
     kind = next((name for name in _SOURCE_METADATA if name in chunk), "")
-    fields = lenient_json.object_fields(chunk.get(kind))
+    fields = get_object(chunk, kind)
     names = (name for name in fields if name not in _SOURCE_FIELDS)
-    metadata = lenient_json.select_metadata(fields, names)
+    metadata = select_metadata(fields, names)
     return Citation(
-        url=lenient_json.value_as_text(fields.get("uri") or fields.get("sourceUri")),
-        title=lenient_json.value_as_text(fields.get("title")),
-        quoted=lenient_json.value_as_text(fields.get("text")),
+        url=value_as_text(fields.get("uri") or fields.get("sourceUri")),
+        title=get_text(fields, "title"),
+        quoted=get_text(fields, "text"),
         metadata=(("type", kind), *metadata) if kind not in ("", "web") else metadata,
     )
 
@@ -196,7 +206,7 @@ def encode_sources(parts: Iterable[Part], recitation_field: str) -> Document:
                 uncited_chunks.append(_encode_chunk(citation))
             else:
                 chunk = _encode_chunk(citation)
-                index = chunk_indices.setdefault(lenient_json.compact_json(chunk), len(chunks))
+                index = chunk_indices.setdefault(compact_json(chunk), len(chunks))
                 if index == len(chunks):
                     chunks.append(chunk)
                 segment["text"] = text.text[slice(*citation.span)]
@@ -222,7 +232,7 @@ def _is_recitation(citation: Citation) -> bool:
 
 
 def _encode_recitation(citation: Citation) -> Document:
-    metadata = lenient_json.select_metadata(dict(citation.metadata), _RECITATION_METADATA)
+    metadata = select_metadata(dict(citation.metadata), _RECITATION_METADATA)
     return _source_fields(citation.url, citation.title) | dict(metadata)
 
 
@@ -232,7 +242,7 @@ def _encode_chunk(citation: Citation) -> Document:
     value = metadata.get("type")
     kind = value if isinstance(value, str) and value in _SOURCE_METADATA else "web"
     names = (name for name in metadata if name in _SOURCE_METADATA[kind])
-    fields = dict(lenient_json.select_metadata(metadata, names))
+    fields = dict(select_metadata(metadata, names))
     url = "" if fields.get("sourceUri") == citation.url else citation.url
     quoted = citation.quoted if kind in _QUOTING_KINDS else ""
     return {kind: _source_fields(url, citation.title, quoted) | fields}

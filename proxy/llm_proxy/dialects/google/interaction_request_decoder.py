@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import lenient_json, request_decoding
+from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.google.field_names import decode_schema
 from llm_proxy.dialects.google.interaction_steps import MEDIA_KINDS, StepDecoder
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_object,
+    get_objects,
+    get_string,
+    object_fields,
+)
 from llm_proxy.turns import Json, Part, ToolResult
 
 _CONTENT_TYPES: Final = ("text", *MEDIA_KINDS)
@@ -27,8 +34,8 @@ def decode_request(body: Fields) -> Conversation:
     messages = request_decoding.merge_adjacent_messages(
         _decode_messages(items), mergeable_roles=("assistant", "tool")
     )
-    config = lenient_json.object_fields(body.get("generation_config"))
-    tools = lenient_json.array_objects(body.get("tools"))
+    config = get_object(body, "generation_config")
+    tools = get_objects(body, "tools")
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("system_instruction"))
@@ -52,7 +59,7 @@ def decode_request(body: Fields) -> Conversation:
 def _input_items(value: Json) -> list[Fields]:
     """The input as turns or steps; contents alone become one step of the user."""
     item: Json = {"type": "text", "text": value} if isinstance(value, str) else value
-    items = lenient_json.array_objects(item if isinstance(item, list) else [item])
+    items = array_objects(item if isinstance(item, list) else [item])
     if items and all(fields.get("type") in _CONTENT_TYPES for fields in items):
         return [{"type": _INPUT_STEP, "content": [dict(fields) for fields in items]}]
     return items
@@ -60,7 +67,7 @@ def _input_items(value: Json) -> list[Fields]:
 
 def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
     for item in items:
-        kind = lenient_json.str_or_empty(item.get("type"))
+        kind = get_string(item, "type")
         if "role" in item:
             if role := request_decoding.decode_role(item.get("role")):
                 yield request_decoding.request_message(role, _decode_contents(item.get("content")))
@@ -85,7 +92,7 @@ def _decode_contents(value: Json) -> Iterator[Part]:
         yield from _decode_parts(
             {"type": "text", "text": content}
             if isinstance(content, str)
-            else lenient_json.object_fields(content)
+            else object_fields(content)
         )
 
 
@@ -109,9 +116,7 @@ def _response_schema(body: Fields) -> Json:
     `{}` for any JSON, None for text.
     """
     value = body.get("response_format")
-    for response_format in lenient_json.array_objects(
-        value if isinstance(value, list) else [value]
-    ):
+    for response_format in array_objects(value if isinstance(value, list) else [value]):
         if response_format.get("type") == "text":
             is_json = response_format.get("mime_type") == _JSON_MIME_TYPE
             return request_decoding.first_schema(decode_schema(response_format.get("schema"))) or (

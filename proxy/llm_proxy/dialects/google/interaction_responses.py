@@ -9,13 +9,25 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import interaction_steps, shared_format
 from llm_proxy.dialects.google.citations import has_more_than_text
 from llm_proxy.dialects.google.interaction_steps import StepDecoder
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    first_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    select_metadata,
+    selected_fields,
+    str_or_empty,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.framing import sse
@@ -97,15 +109,15 @@ def event_output_chars(event: Fields) -> int:
 
     Signatures and annotations count nothing.
     """
-    delta = lenient_json.object_fields(event.get("delta"))
+    delta = get_object(event, "delta")
     if (
         event.get("event_type") not in _DELTA_EVENT_TYPES
         or delta.get("type") in _NON_OUTPUT_DELTA_TYPES
     ):
         return 0
-    summary_content = lenient_json.object_fields(delta.get("content"))  # of a thought's summary
+    summary_content = get_object(delta, "content")  # of a thought's summary
     texts = (delta.get("text"), delta.get("arguments"), summary_content.get("text"))
-    return max(sum(len(lenient_json.str_or_empty(text)) for text in texts), 1)
+    return max(sum(len(str_or_empty(text)) for text in texts), 1)
 
 
 def parse_events(response: DialectResponse) -> Iterator[Fields]:
@@ -127,21 +139,21 @@ def decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
     for event in events:
         if error := event.get("error"):
             failure = failure or shared_format.decode_failure(error)
-        index = lenient_json.first_integer(event.get("index"), len(steps)) or 0
+        index = first_integer(event.get("index"), len(steps)) or 0
         fields: Fields = {}
-        match lenient_json.str_or_empty(event.get("event_type")):
+        match get_string(event, "event_type"):
             case "step.start" | "content.start":
-                step = lenient_json.object_fields(event.get("step") or event.get("content"))
+                step = object_fields(event.get("step") or event.get("content"))
                 steps.setdefault(index, StepDecoder()).feed(step)
             case kind if kind in _DELTA_EVENT_TYPES:
-                delta = lenient_json.object_fields(event.get("delta"))
+                delta = get_object(event, "delta")
                 steps.setdefault(index, StepDecoder()).feed(delta)
-                metadata = lenient_json.object_fields(event.get("metadata"))
+                metadata = get_object(event, "metadata")
                 fields = {"usage": metadata.get("total_usage")}
             case "interaction.status_update":
                 fields = {"id": event.get("interaction_id"), "status": event.get("status")}
             case kind if kind.startswith("interaction."):
-                fields = lenient_json.object_fields(event.get("interaction"))
+                fields = get_object(event, "interaction")
             case _:
                 pass
         interaction.update(
@@ -149,24 +161,24 @@ def decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
         )
     if not steps:  # of a stream they are in its events
         whole_steps = interaction.get("steps") or interaction.get("outputs")
-        for index, whole_step in enumerate(lenient_json.array_objects(whole_steps)):
+        for index, whole_step in enumerate(array_objects(whole_steps)):
             steps[index] = StepDecoder()
             steps[index].feed(whole_step)
-    status = lenient_json.value_as_text(interaction.get("status"))
+    status = get_text(interaction, "status")
     if not (steps or status or failure):
         return ()
-    for whole_error in lenient_json.array_objects(interaction.get("errors")):
+    for whole_error in get_objects(interaction, "errors"):
         failure = failure or shared_format.decode_failure(dict(whole_error))
     is_finished = status not in _FINISH.unfinished
     turn = Turn(
         tuple(part for _, decoder in sorted(steps.items()) for part in decoder.parts()),
         finish=_FINISH.decode(status, awaits_client=False) if is_finished else None,
         finish_raw=status if is_finished else "",
-        usage=_USAGE.decode(lenient_json.object_fields(interaction.get("usage"))),
+        usage=_USAGE.decode(get_object(interaction, "usage")),
         failure=failure,
-        id=lenient_json.value_as_text(interaction.get("id")),
-        model=lenient_json.value_as_text(interaction.get("model")),
-        metadata=lenient_json.select_metadata(interaction, _METADATA),
+        id=get_text(interaction, "id"),
+        model=get_text(interaction, "model"),
+        metadata=select_metadata(interaction, _METADATA),
     )
     return (turn,)
 
@@ -225,7 +237,7 @@ def _interaction_object(turn: Turn, status: str, context: EncodeContext) -> Docu
         "id": turn.id,
         "object": "interaction",
         **({"model": turn.model} if turn.model else {}),
-        **dict(lenient_json.select_metadata(dict(turn.metadata), _METADATA)),
+        **selected_fields(turn.metadata, _METADATA),
         "status": status,
         "created": created,
         "updated": created,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.dialects import encoding, lenient_json
+from llm_proxy.dialects import encoding
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google.citations import (
     LocatedCitation,
@@ -18,7 +18,21 @@ from llm_proxy.dialects.google.citations import (
     unique_citations,
 )
 from llm_proxy.dialects.google.shared_format import sendable_reasoning
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    compact_json,
+    first_integer,
+    get_items,
+    get_objects,
+    get_string,
+    get_text,
+    join_pieces,
+    object_fields,
+    parse_json,
+    select_metadata,
+    selected_fields,
+    value_as_text,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import (
     Citation,
@@ -87,19 +101,19 @@ class StepDecoder:
 
     def feed(self, fields: Fields, depth: int = 0) -> None:
         """Add a step, one of its contents or a delta; unknown types are ignored."""
-        match lenient_json.str_or_empty(fields.get("type")):
+        match get_string(fields, "type"):
             case "text" | "text_annotation_delta" | "text_annotation":
-                if text := lenient_json.str_or_empty(fields.get("text")):
+                if text := get_string(fields, "text"):
                     self._fragments.add_fragment(Text(text))
-                annotations = lenient_json.array_objects(fields.get("annotations"))
+                annotations = get_objects(fields, "annotations")
                 self._located_citations += map(_decode_citation, annotations)
             case "thought" | "thought_summary" | "thought_signature":
                 self._feed_thought(fields)
             case "model_output" if depth < _MAX_DEPTH:
-                for content in lenient_json.array_objects(fields.get("content")):
+                for content in get_objects(fields, "content"):
                     self.feed(content, depth + 1)
             case "arguments_delta":
-                self._arguments_text.append(lenient_json.str_or_empty(fields.get("arguments")))
+                self._arguments_text.append(get_string(fields, "arguments"))
             case kind if kind in MEDIA_KINDS:
                 media = _decode_media(kind, fields)
                 is_inline_audio = kind == "audio" and not media.url
@@ -114,7 +128,7 @@ class StepDecoder:
     def parts(self) -> tuple[Part, ...]:
         """The decoded parts, with their citations."""
         if self._has_tool_call:
-            arguments = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
+            arguments = join_pieces(self._arguments_text) or compact_json(
                 self._whole_arguments or {}
             )
             self._fragments.add_fragment(ToolCall("", "", arguments))
@@ -123,11 +137,11 @@ class StepDecoder:
 
     def _feed_thought(self, fields: Fields) -> None:
         """A thought's signature, and its summary, if requested, whole or one content at a time."""
-        for content in (fields.get("content"), *lenient_json.array_items(fields.get("summary"))):
-            text = lenient_json.str_or_empty(lenient_json.object_fields(content).get("text"))
+        for content in (fields.get("content"), *get_items(fields, "summary")):
+            text = get_string(object_fields(content), "text")
             if text:
                 self._fragments.add_fragment(Reasoning(text))
-        if signature := lenient_json.str_or_empty(fields.get("signature")):
+        if signature := get_string(fields, "signature"):
             self._fragments.add_fragment(Reasoning("", signature))
 
     def _feed_tool_call(self, kind: str, fields: Fields) -> None:
@@ -141,10 +155,10 @@ class StepDecoder:
         kind_metadata: Metadata = () if kind == _FUNCTION_CALL else (("type", kind),)
         self._fragments.add_fragment(
             ToolCall(
-                lenient_json.value_as_text(fields.get("id")),
-                lenient_json.value_as_text(fields.get("name")) or _default_tool_name(kind),
+                get_text(fields, "id"),
+                get_text(fields, "name") or _default_tool_name(kind),
                 "",
-                (*kind_metadata, *lenient_json.select_metadata(fields, _TOOL_METADATA)),
+                (*kind_metadata, *select_metadata(fields, _TOOL_METADATA)),
             )
         )
 
@@ -156,20 +170,20 @@ def _default_tool_name(kind: str) -> str:
 
 def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
     return ToolResult(
-        call_id=lenient_json.value_as_text(fields.get("call_id")),
-        content=lenient_json.value_as_text(fields.get("result")),
-        name=lenient_json.value_as_text(fields.get("name")) or _default_tool_name(kind),
+        call_id=get_text(fields, "call_id"),
+        content=get_text(fields, "result"),
+        name=get_text(fields, "name") or _default_tool_name(kind),
         failed=fields.get("is_error") is True,
-        metadata=(("type", kind), *lenient_json.select_metadata(fields, _TOOL_METADATA)),
+        metadata=(("type", kind), *select_metadata(fields, _TOOL_METADATA)),
     )
 
 
 def _decode_media(kind: str, fields: Fields) -> Media:
     return Media(
-        media_type=lenient_json.value_as_text(fields.get("mime_type")) or f"{kind}/*",
-        url=lenient_json.value_as_text(fields.get("uri")),
-        base64=lenient_json.str_or_empty(fields.get("data")),
-        metadata=lenient_json.select_metadata(fields, _MEDIA_METADATA),
+        media_type=get_text(fields, "mime_type") or f"{kind}/*",
+        url=get_text(fields, "uri"),
+        base64=get_string(fields, "data"),
+        metadata=select_metadata(fields, _MEDIA_METADATA),
     )
 
 
@@ -177,18 +191,16 @@ def _decode_citation(annotation: Fields) -> LocatedCitation:
     """A citation of a page, a file or a place; its passage is in bytes of the step's text."""
     title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
     is_page = annotation.get("type") == _URL_CITATION
-    kind = () if is_page else lenient_json.select_metadata(annotation, ("type",))
+    kind = () if is_page else select_metadata(annotation, ("type",))
     names = (name for name in annotation if name not in _CITATION_FIELDS)
     citation = Citation(
-        url=lenient_json.value_as_text(annotation.get("url") or annotation.get("document_uri")),
-        title=lenient_json.value_as_text(title),
-        quoted=lenient_json.value_as_text(annotation.get("source")),
-        metadata=(*kind, *lenient_json.select_metadata(annotation, names)),
+        url=value_as_text(annotation.get("url") or annotation.get("document_uri")),
+        title=value_as_text(title),
+        quoted=get_text(annotation, "source"),
+        metadata=(*kind, *select_metadata(annotation, names)),
     )
     start, end = annotation.get("start_index"), annotation.get("end_index")
-    return LocatedCitation(
-        citation, lenient_json.first_integer(start), lenient_json.first_integer(end)
-    )
+    return LocatedCitation(citation, first_integer(start), first_integer(end))
 
 
 def sendable_part(part: Part) -> Part | None:
@@ -257,7 +269,7 @@ def encode_step_start(part: Part) -> Document:
         case ToolResult():
             kind = _result_kind(part)
             name = {} if part.name in ("", _default_tool_name(kind)) else {"name": part.name}
-            metadata = dict(lenient_json.select_metadata(dict(part.metadata), _TOOL_METADATA))
+            metadata = selected_fields(part.metadata, _TOOL_METADATA)
             return {"type": kind, "call_id": part.call_id, **name, **metadata}
         case _:
             return {"type": "model_output"}
@@ -325,7 +337,7 @@ def _encode_annotation(citation: Citation) -> Document:
     kind = _kind(citation.metadata, _CITATION_SOURCES) or _URL_CITATION
     values = (citation.url, citation.title, citation.quoted)
     source = zip(_CITATION_SOURCES[kind], values, strict=False)
-    metadata = lenient_json.select_metadata(dict(citation.metadata), _CITATION_METADATA[kind])
+    metadata = select_metadata(dict(citation.metadata), _CITATION_METADATA[kind])
     return {"type": kind, **{name: value for name, value in source if value}, **dict(metadata)}
 
 
@@ -333,7 +345,7 @@ def _encode_call_start(call: ToolCall) -> Document:
     kind = _kind(call.metadata, _SERVER_CALL_KINDS) or _FUNCTION_CALL
     name = call.name or _default_tool_name(kind)
     has_name = kind == _FUNCTION_CALL or name != _default_tool_name(kind)
-    metadata = dict(lenient_json.select_metadata(dict(call.metadata), _TOOL_METADATA))
+    metadata = selected_fields(call.metadata, _TOOL_METADATA)
     if kind == f"{_MCP_TOOL}_call":
         metadata = {_SERVER_NAME: name, **metadata}
     name_field = {"name": name} if has_name else {}
@@ -356,7 +368,7 @@ def _encode_result(result: ToolResult) -> Document:
 
 def _is_compact_json(text: str) -> bool:
     try:
-        return lenient_json.compact_json(lenient_json.parse_json(text.encode())) == text
+        return compact_json(parse_json(text.encode())) == text
     except ValueError:
         return False
 
@@ -369,5 +381,5 @@ def _encode_media(media: Media) -> Document:
         "uri": media.url,
         "data": media.base64,
     }
-    metadata = dict(lenient_json.select_metadata(dict(media.metadata), _MEDIA_METADATA))
+    metadata = selected_fields(media.metadata, _MEDIA_METADATA)
     return {"type": kind, **{name: value for name, value in source.items() if value}, **metadata}

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
@@ -24,6 +24,7 @@ from llm_proxy.dialects.google import (
     shared_format,
 )
 from llm_proxy.dialects.google.shared_format import GoogleDialect
+from llm_proxy.dialects.lenient_json import get_text, parse_object, value_as_text
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request
 from llm_proxy.framing import sse
@@ -56,20 +57,18 @@ class GeminiInteractions(GoogleDialect):
 
     def model(self, request: Request) -> str:
         """The body's `model`, or its `agent`."""
-        fields = lenient_json.parse_object(request.body)
-        return lenient_json.value_as_text(fields.get("model") or fields.get("agent")).removeprefix(
-            "models/"
-        )
+        fields = parse_object(request.body)
+        return value_as_text(fields.get("model") or fields.get("agent")).removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
         """By the body's `stream`; for a GET, which resumes an interaction, by the query's."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
-        return lenient_json.parse_object(request.body).get("stream") is True
+        return parse_object(request.body).get("stream") is True
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation of a new interaction; None for other requests."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
         return interaction_request_decoder.decode_request(body) if body and is_new else None
 
@@ -123,8 +122,8 @@ class GeminiInteractions(GoogleDialect):
         """
         [turn] = turns
         turn = replace(turn, id=_interaction_id_of_path(request) or turn.id)
-        body = lenient_json.parse_object(request.body)
-        if (agent := lenient_json.value_as_text(body.get("agent"))) and not body.get("model"):
+        body = parse_object(request.body)
+        if (agent := get_text(body, "agent")) and not body.get("model"):
             metadata: dict[str, Json] = {"agent": agent, **dict(turn.metadata)}
             turn = replace(turn, model="", metadata=tuple(metadata.items()))
         streams = self.streams(request)

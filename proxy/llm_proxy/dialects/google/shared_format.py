@@ -13,10 +13,17 @@ from typing import Final, TypeGuard
 
 import orjson
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding, wire
+from llm_proxy.dialects import json_api, response_encoding, wire
 from llm_proxy.dialects.base import Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_text,
+    object_fields,
+    parse_json,
+    parse_object,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors
 from llm_proxy.framing import CODECS, MAX_MESSAGE_BYTES
@@ -120,8 +127,7 @@ def decode_failure(error: Json) -> Failure:
     failure = json_api.decode_failure(error)
     return replace(
         failure,
-        type=lenient_json.value_as_text(lenient_json.object_fields(error).get("status"))
-        or failure.type,
+        type=get_text(object_fields(error), "status") or failure.type,
     )
 
 
@@ -149,16 +155,16 @@ def rejoin_split_stream_messages(response: DialectResponse) -> Sequence[bytes]:
 def parse_json_objects(body: bytes) -> list[Fields]:
     """The object of a body, or the objects of its array; none where it is not JSON."""
     try:
-        value = lenient_json.parse_json(body)
+        value = parse_json(body)
     except ValueError:
         return []
-    return lenient_json.array_objects(value if isinstance(value, list) else [value])
+    return array_objects(value if isinstance(value, list) else [value])
 
 
 def decode_event(message: bytes) -> Fields:
     """The document of an event, or of an error that is sent between events without SSE framing."""
     data = parse_event(message).data
-    return lenient_json.parse_object(message if data is None else data)
+    return parse_object(message if data is None else data)
 
 
 def is_signature(value: Json) -> TypeGuard[str]:

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, compact_json, get_string, join_pieces
 from llm_proxy.turns import Json
 
 _PATH_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
@@ -29,7 +28,7 @@ class _ArgumentNode:
     def to_json(self) -> Json:
         """The value so far: an array where all keys are indices, else an object."""
         if not self.children:
-            return lenient_json.join_pieces(self.text_pieces) if self.text_pieces else self.scalar
+            return join_pieces(self.text_pieces) if self.text_pieces else self.scalar
         indices = [key for key in self.children if isinstance(key, int)]
         if len(indices) == len(self.children):
             return [self.children[index].to_json() for index in sorted(indices)]
@@ -44,7 +43,7 @@ class StreamedArguments:
 
     def feed(self, partial: Fields) -> None:
         """Add one of `partialArgs`; one with an invalid `jsonPath` is ignored."""
-        steps = _parse_json_path(lenient_json.str_or_empty(partial.get("jsonPath")))
+        steps = _parse_json_path(get_string(partial, "jsonPath"))
         if not steps:
             return
         node = self._root
@@ -57,7 +56,7 @@ class StreamedArguments:
 
     def json_text(self) -> str:
         """The arguments so far, as the JSON text of an object."""
-        return lenient_json.compact_json(self._root.to_json() or {})
+        return compact_json(self._root.to_json() or {})
 
 
 def _parse_json_path(path: str) -> list[str | int]:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    compact_json,
+    get_integer,
+    get_string,
+    parse_object,
+)
 from llm_proxy.dialects.ollama import chat
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request, ResponseHead
@@ -57,7 +63,7 @@ def auxiliary_response(
     name: str, request: Request, context: EncodeContext, *, stream: bool
 ) -> DialectResponse | None:
     """The response to a request about the model of this name; None for a request for a turn."""
-    fields = lenient_json.parse_object(request.body)
+    fields = parse_object(request.body)
     if is_generation_request(request.path, fields):
         return None
     if request.path in ("/api/show", "/api/copy", "/api/delete", "/api/embed", "/api/embeddings"):
@@ -139,7 +145,7 @@ def _document(path: str, name: str, fields: Fields, context: EncodeContext) -> D
         case "/api/embed":
             return _embed_document(name, fields)
         case "/api/embeddings":  # the older path: one vector, empty without a prompt
-            prompt = lenient_json.str_or_empty(fields.get("prompt"))
+            prompt = get_string(fields, "prompt")
             dimensions = _EMBEDDING_DIMENSIONS
             vector = estimates_and_fakes.fake_embedding(prompt, dimensions) if prompt else []
             return {"embedding": vector}
@@ -170,8 +176,8 @@ def _embed_document(name: str, fields: Fields) -> Document:
     """An embedding for each input, in order; an input that is not text is embedded as JSON."""
     given = fields.get("input")
     inputs = given if isinstance(given, list) else [given] if given else []
-    texts = [text if isinstance(text, str) else lenient_json.compact_json(text) for text in inputs]
-    dimensions = lenient_json.first_integer(fields.get("dimensions")) or _EMBEDDING_DIMENSIONS
+    texts = [text if isinstance(text, str) else compact_json(text) for text in inputs]
+    dimensions = get_integer(fields, "dimensions") or _EMBEDDING_DIMENSIONS
     return {
         "model": name,
         "embeddings": [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts],

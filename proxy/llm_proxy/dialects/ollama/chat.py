@@ -17,11 +17,21 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding, wire
+from llm_proxy.dialects import json_api, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    first_integer,
+    get_items,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    select_metadata,
+    str_or_empty,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, FinishReasons, UsageFields, WireFormat
 from llm_proxy.errors import NotRepresentable
@@ -136,10 +146,8 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
         finish_raw=raw or "",
         usage=_USAGE.decode(done_line or {}),
         failure=_decode_failure(error_line) if error_line else None,
-        model=next(
-            filter(None, (lenient_json.value_as_text(line.get("model")) for line in lines)), ""
-        ),
-        metadata=lenient_json.select_metadata(done_line or {}, _METADATA),
+        model=next(filter(None, (get_text(line, "model") for line in lines)), ""),
+        metadata=select_metadata(done_line or {}, _METADATA),
     )
 
 
@@ -151,15 +159,13 @@ def line_output_chars(line: Fields) -> int:
 
 
 def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
-    message = lenient_json.object_fields(line.get("message")) or line
-    if thought := lenient_json.str_or_empty(message.get("thinking")):
+    message = get_object(line, "message") or line
+    if thought := get_string(message, "thinking"):
         fragments.add_fragment(Reasoning(thought))
-    if text := lenient_json.str_or_empty(message.get("content")) or lenient_json.str_or_empty(
-        line.get("response")
-    ):
+    if text := get_string(message, "content") or get_string(line, "response"):
         fragments.add_fragment(Text(text))
-    for image in (line.get("image"), *lenient_json.array_items(message.get("images"))):
-        if image_base64 := lenient_json.str_or_empty(image):
+    for image in (line.get("image"), *get_items(message, "images")):
+        if image_base64 := str_or_empty(image):
             fragments.add_fragment(Media("image/*", base64=image_base64), key=None)
     for call in decode_tool_calls(message):
         fragments.add_fragment(call, key=None)  # a call is never split
@@ -167,25 +173,25 @@ def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
 
 def decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
     """The tool calls of a message in a response or a request; old servers have no ids."""
-    for call in lenient_json.array_objects(message.get("tool_calls")):
-        function = lenient_json.object_fields(call.get("function"))
+    for call in get_objects(message, "tool_calls"):
+        function = get_object(call, "function")
         yield ToolCall(
-            id=lenient_json.value_as_text(call.get("id")),
-            name=lenient_json.value_as_text(function.get("name")),
-            arguments=lenient_json.value_as_text(function.get("arguments")),
+            id=get_text(call, "id"),
+            name=get_text(function, "name"),
+            arguments=get_text(function, "arguments"),
         )
 
 
 def _decode_failure(line: Fields) -> Failure:
     """The failure of an error line, to which Ollama's cloud adds the HTTP status."""
     failure = json_api.decode_failure(line["error"])
-    return replace(failure, code=failure.code or lenient_json.value_as_text(line.get("status")))
+    return replace(failure, code=failure.code or get_text(line, "status"))
 
 
 def _raw_finish_reason(last_line: Fields) -> str | None:
     """The wire's finish reason in the last line; None where that does not end the response."""
     if last_line.get("done") is True:
-        return lenient_json.value_as_text(last_line.get("done_reason"))
+        return get_text(last_line, "done_reason")
     return SUCCESS if last_line.get("status") == SUCCESS else None
 
 
@@ -285,8 +291,7 @@ def _final_line_fields(turn: Turn) -> Document:
         "eval_duration": max(usage.output or 0, 1) * _NS_PER_OUTPUT_TOKEN,
     }
     total_ns = sum(
-        lenient_json.first_integer(given.get(name), estimates_ns[name]) or 0
-        for name in _DURATION_FIELDS
+        first_integer(given.get(name), estimates_ns[name]) or 0 for name in _DURATION_FIELDS
     )
     durations: dict[str, Json] = {"total_duration": total_ns, **estimates_ns}
     return {

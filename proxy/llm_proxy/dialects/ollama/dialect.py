@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import (
     Completeness,
     Dialect,
@@ -23,6 +23,7 @@ from llm_proxy.dialects.base import (
     MetadataNames,
 )
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.lenient_json import get_text, parse_object
 from llm_proxy.dialects.ollama import auxiliary_responses, chat, request_decoder
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request, ResponseHead, header_value
@@ -51,21 +52,19 @@ class Ollama(Dialect):
 
     def model(self, request: Request) -> str:
         """The body's `model`; `name`, as old clients spell it; the `source` of a copy."""
-        fields = lenient_json.parse_object(request.body)
-        names = (
-            lenient_json.value_as_text(fields.get(name)) for name in ("model", "name", "source")
-        )
+        fields = parse_object(request.body)
+        names = (get_text(fields, name) for name in ("model", "name", "source"))
         return next(filter(None, names), "")
 
     def streams(self, request: Request) -> bool:
         """True on paths that stream, unless the body has `"stream": false`."""
         if request.path not in _STREAMING_PATHS:
             return False
-        return lenient_json.parse_object(request.body).get("stream") is not False
+        return parse_object(request.body).get("stream") is not False
 
     def decode_request(self, request: Request) -> Conversation | None:
         """A chat or a completion; None for a request that only loads or unloads a model."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         if not auxiliary_responses.is_generation_request(request.path, body):
             return None
         decode_body = (
@@ -86,7 +85,7 @@ class Ollama(Dialect):
                 return Completeness(is_complete=True, reason="empty, as declared")
             return json_api.completeness(response)
         for line in reversed(response.framed_messages):
-            fields = lenient_json.parse_object(line)
+            fields = parse_object(line)
             if error := fields.get("error"):
                 return json_api.completed_by_error(json_api.decode_failure(error))
             if fields.get("done") is True:
@@ -105,17 +104,13 @@ class Ollama(Dialect):
             else [json_api.joined_body(response)]
         )
         lines = [
-            line
-            for line in map(lenient_json.parse_object, messages)
-            if not _RESPONSE_FIELDS.isdisjoint(line)
+            line for line in map(parse_object, messages) if not _RESPONSE_FIELDS.isdisjoint(line)
         ]
         return (chat.decode_turn(lines),) if lines else ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of a line."""
-        return (
-            chat.line_output_chars(lenient_json.parse_object(message)) if codec == "ndjson" else 0
-        )
+        return chat.line_output_chars(parse_object(message)) if codec == "ndjson" else 0
 
     def keep_alive_message(self, codec: str) -> bytes:
         """None: a blank line crashes Ollama's own client."""
@@ -172,7 +167,5 @@ def _is_empty_by_headers(head: ResponseHead) -> bool:
 def _incomplete_reason(response: DialectResponse) -> str:
     if not json_api.joined_body(response).strip():
         return "empty body"
-    status = lenient_json.value_as_text(
-        lenient_json.parse_object(response.framed_messages[-1]).get("status")
-    )
+    status = get_text(parse_object(response.framed_messages[-1]), "status")
     return f"no success after status: {status}" if status else "no line with done: true"

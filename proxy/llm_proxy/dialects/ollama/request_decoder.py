@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects import request_decoding
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_items,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    str_or_empty,
+)
 from llm_proxy.turns import Json, Media, Part, Reasoning, Text, ToolCall, ToolResult
 
 
@@ -28,7 +36,7 @@ def decode_generate_request(body: Fields) -> Conversation:
 def _decode_conversation(
     body: Fields, messages: tuple[RequestMessage, ...], system: str
 ) -> Conversation:
-    options, response_format = lenient_json.object_fields(body.get("options")), body.get("format")
+    options, response_format = get_object(body, "options"), body.get("format")
     return Conversation(
         messages,
         system=system,
@@ -43,7 +51,7 @@ def _decode_conversation(
 
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for message in lenient_json.array_objects(body.get("messages")):
+    for message in get_objects(body, "messages"):
         match request_decoding.decode_role(message.get("role")):
             case None:
                 pass
@@ -54,21 +62,21 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 
 
 def _decode_parts(fields: Fields) -> Iterator[Part]:
-    yield Reasoning(lenient_json.str_or_empty(fields.get("thinking")))
-    yield Text(lenient_json.str_or_empty(fields.get("content")))
+    yield Reasoning(get_string(fields, "thinking"))
+    yield Text(get_string(fields, "content"))
     yield from _decode_images(fields)
-    for call in lenient_json.array_objects(fields.get("tool_calls")):
-        function = lenient_json.object_fields(call.get("function"))
+    for call in get_objects(fields, "tool_calls"):
+        function = get_object(call, "function")
         yield ToolCall(
             request_decoding.text_or_empty(call.get("id")),
             request_decoding.text_or_empty(function.get("name")),
-            lenient_json.value_as_text(function.get("arguments")),
+            get_text(function, "arguments"),
         )
 
 
 def _decode_images(fields: Fields) -> Iterable[Part]:
-    images: list[Json] = lenient_json.array_items(fields.get("images"))
-    return (Media("image/*", base64=lenient_json.str_or_empty(value)) for value in images)
+    images: list[Json] = get_items(fields, "images")
+    return (Media("image/*", base64=str_or_empty(value)) for value in images)
 
 
 def _decode_tool_result(fields: Fields) -> ToolResult:
