@@ -1,8 +1,8 @@
-"""Verdict rules, and their findings about a client with the evidence in words."""
+"""Findings about a client, with the evidence in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -77,21 +77,6 @@ class VerdictFinding:
     message: str
     """One sentence, without a full stop."""
     evidence: tuple[FindingEvidence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictRule:
-    """A rule that detects one kind of wrong client behaviour."""
-
-    name: str
-    description: str
-    """The wrong behaviour, in a sentence without a full stop."""
-    advice: str
-    """How to fix it, in the same form."""
-    applies_to_chain: Callable[[RetryChain], bool]
-    """Whether a chain could violate the rule: a chain that could, and does not, has passed."""
-    judge_chain: Callable[[RetryChain], VerdictFinding | None]
-    """The finding for a chain that the rule applies to; None where the chain passes."""
 
 
 def chain_evidence(chain: RetryChain) -> tuple[FindingEvidence, ...]:

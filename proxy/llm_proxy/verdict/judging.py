@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from llm_proxy.journal_document import JournalEntry
-from llm_proxy.verdict.findings import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.findings import FindingLevel, VerdictFinding
 from llm_proxy.verdict.retry_chains import RetryChain, retry_chains
-from llm_proxy.verdict.rules import RULES
+from llm_proxy.verdict.rules import RULES, VerdictRule
 
 DOCUMENT_VERSION: Final = 1
 """The version of the document: fields may be added to it, but none changes its meaning."""

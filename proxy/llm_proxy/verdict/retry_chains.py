@@ -1,4 +1,4 @@
-"""Groups requests that are attempts of the same request, and tells which may be retried.
+"""Groups requests that are attempts of the same request.
 
 Attempts have the same session, path and key.  A request that may follow an attempt that needs a
 retry counts as its retry; where an SDK sends its retry count, by that count.  Of several
@@ -14,19 +14,13 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.journal_document import JournalEntry
 
 _CLOCK_TOLERANCE_MS: Final = 5.0
 """By how much the next attempt may be read before the end of the previous one is recorded."""
 _MAX_PAUSE_MS: Final = 60_000.0
 """After a longer pause an equal request is a new one, unless `Retry-After` asks for more."""
-_RETRYABLE_CLIENT_ERRORS: Final = frozenset((408, 409, 425, 429, 498, 499))
-"""Statuses of transient errors below 500: those after which SDKs retry, and Groq's and Cohere's own
-for lack of capacity and an aborted request."""
-_CLIENT_ERRORS: Final = range(400, 500)
-_SERVER_ERRORS: Final = range(500, 600)
-_SUCCESSES: Final = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,25 +161,3 @@ def _pop_ended_chain_index(
         if attempt.at_ms - ended_at_ms <= max_pause_ms:
             return chain_index
     return None
-
-
-def forbids_retry(attempt: JournalEntry) -> bool:
-    """Whether a retry cannot help: `x-should-retry` takes precedence over the status."""
-    if attempt.should_retry is not None:
-        return not attempt.should_retry
-    return attempt.status in _CLIENT_ERRORS and attempt.status not in _RETRYABLE_CLIENT_ERRORS
-
-
-def invites_retry(attempt: JournalEntry) -> bool:
-    """Whether it is an error after which a retry may help; `x-should-retry` takes precedence."""
-    if attempt.should_retry is not None:
-        return attempt.should_retry
-    return attempt.status in _RETRYABLE_CLIENT_ERRORS or attempt.status in _SERVER_ERRORS
-
-
-def is_disguised_failure(attempt: JournalEntry) -> bool:
-    """Whether the response was replaced by something else that has a success status."""
-    return (
-        attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None
-        and attempt.status in _SUCCESSES
-    )

@@ -1,0 +1,479 @@
+"""The verdict rules: each detects one kind of wrong client behaviour after a fault.
+
+`docs/verdict.md` explains why each matters, and shows an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.display import count_with_noun, format_duration
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.journal_document import ENDING_CUT, ENDING_SENT, JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    attempt_evidence,
+    chain_evidence,
+    describe_received,
+    evidence_of_use,
+    format_repeat_count,
+)
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRule:
+    """A rule that detects one kind of wrong client behaviour."""
+
+    name: str
+    description: str
+    """The wrong behaviour, in a sentence without a full stop."""
+    advice: str
+    """How to fix it, in the same form."""
+    applies_to_chain: Callable[[RetryChain], bool]
+    """Whether a chain could violate the rule: a chain that could, and does not, has passed."""
+    judge_chain: Callable[[RetryChain], VerdictFinding | None]
+    """The finding for a chain that the rule applies to; None where the chain passes."""
+
+
+_RETRYABLE_CLIENT_ERRORS: Final = frozenset((408, 409, 425, 429, 498, 499))
+"""Statuses of transient errors below 500: those after which SDKs retry, and Groq's and Cohere's own
+for lack of capacity and an aborted request."""
+
+
+def _forbids_retry(attempt: JournalEntry) -> bool:
+    """Whether a retry cannot help: `x-should-retry` takes precedence over the status."""
+    if attempt.should_retry is not None:
+        return not attempt.should_retry
+    return 400 <= attempt.status < 500 and attempt.status not in _RETRYABLE_CLIENT_ERRORS
+
+
+def _invites_retry(attempt: JournalEntry) -> bool:
+    """Whether it is an error after which a retry may help; `x-should-retry` takes precedence."""
+    if attempt.should_retry is not None:
+        return attempt.should_retry
+    return attempt.status in _RETRYABLE_CLIENT_ERRORS or 500 <= attempt.status < 600
+
+
+# gave-up
+
+_LONG_RETRY_AFTER_MS: Final = 60_000.0
+"""With a longer `Retry-After`, a client may reasonably give up."""
+
+
+def _is_transient(attempt: JournalEntry) -> bool:
+    if attempt.should_retry is False:
+        return False
+    if attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None:
+        return _invites_retry(attempt)
+    lost_connection = attempt.first_fault_with_effect(
+        FaultEffect.UNANSWERED, FaultEffect.DISCONNECTED, FaultEffect.STALLED, FaultEffect.CUT
+    )
+    return lost_connection is not None
+
+
+def _judge_giving_up(chain: RetryChain) -> VerdictFinding | None:
+    last = chain.last_attempt
+    if not _is_transient(last) or last.number in chain.follow_up_by_attempt_number:
+        return None
+    attempt_count = len(chain.attempts)
+    level = FindingLevel.NOTE
+    if attempt_count > 1:
+        message = (
+            f"gave up after it had asked {format_repeat_count(attempt_count)}: "
+            f"{describe_received(last)}"
+        )
+    elif last.status and last.streams and not _invites_retry(last):
+        message = f"a stream was lost, and nobody asked again: {describe_received(last)}"
+    elif (last.retry_after_ms or 0.0) > _LONG_RETRY_AFTER_MS:
+        message = f"gave up, as it was told to wait {format_duration(last.retry_after_ms or 0.0)}"
+    else:
+        level = FindingLevel.WARNING
+        message = f"gave up at the first failure: {describe_received(last)}"
+    return VerdictFinding(level, message, chain_evidence(chain))
+
+
+# too-soon
+
+_TOLERANCE_FRACTION: Final = 0.05
+"""The fraction of the time that may be missing because of clocks and rounding."""
+_TOLERANCE_MS: Final = 50.0
+"""The ms that may always be missing: by how much a timer and a scheduler may be early."""
+
+
+def _is_early(before: JournalEntry, after: JournalEntry) -> bool:
+    retry_after_ms = before.retry_after_ms or 0.0
+    tolerance_ms = max(_TOLERANCE_FRACTION * retry_after_ms, _TOLERANCE_MS)
+    return retry_after_ms > 0 and pause_ms(before, after) < retry_after_ms - tolerance_ms
+
+
+def _judge_early_retries(chain: RetryChain) -> VerdictFinding | None:
+    early_retries = [pair for pair in chain.retried_pairs() if _is_early(*pair)]
+    if not early_retries:
+        return None
+    before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
+    message = (
+        f"asked again too soon, {format_repeat_count(len(early_retries))}: after "
+        f"{format_duration(pause_ms(before, after))}, "
+        f"where it was told to wait {format_duration(before.retry_after_ms or 0.0)}"
+    )
+    evidence = tuple(attempt_evidence(*pair) for pair in early_retries)
+    return VerdictFinding(FindingLevel.ERROR, message, evidence)
+
+
+# no-backoff
+
+_MIN_PAUSE_MS: Final = 100.0
+"""A shorter pause counts as none: the SDKs of OpenAI and Anthropic begin with 375 ms."""
+_MIN_SHORT_PAUSES: Final = 2
+"""This many such pauses are a warning, since AWS's SDK begins with a random fraction of 50 ms, then
+of 100 ms, and stops; one more is an error."""
+_MIN_COMPARED_PAUSES: Final = 3
+"""Pauses that are needed to see growth: of two, jitter can make the second the shorter."""
+_MIN_GROWTH_FACTOR: Final = 1.5
+"""The least ratio of the longest to the shortest of these, where pauses are doubled."""
+_LONG_PAUSE_MS: Final = 5_000.0
+"""Pauses of this length need not grow: most SDKs stop growing at 8 s or more."""
+
+
+def _pauses_without_retry_after_ms(chain: RetryChain) -> list[float]:
+    """The pauses without `Retry-After`, in ms; those before forbidden retries are left out."""
+    return [
+        pause_ms(before, after)
+        for before, after in chain.retried_pairs()
+        if before.retry_after_ms is None and not _forbids_retry(before)
+    ]
+
+
+def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
+    pauses_ms = _pauses_without_retry_after_ms(chain)
+    short_pauses_ms = [pause for pause in pauses_ms if pause < _MIN_PAUSE_MS]
+    level = FindingLevel.WARNING
+    if len(short_pauses_ms) >= _MIN_SHORT_PAUSES:
+        if len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.may_be_separate_requests:
+            level = FindingLevel.ERROR
+        message = (
+            f"asked again without a pause: {count_with_noun(len(short_pauses_ms), 'time')} within "
+            f"{format_duration(max(short_pauses_ms))}"
+        )
+    elif (
+        len(pauses_ms) >= _MIN_COMPARED_PAUSES
+        and max(pauses_ms) < _LONG_PAUSE_MS
+        and max(pauses_ms) < _MIN_GROWTH_FACTOR * max(min(pauses_ms), _MIN_PAUSE_MS)
+    ):
+        message = (
+            f"waits no longer each time: {count_with_noun(len(pauses_ms), 'pause')} of "
+            f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
+        )
+    else:
+        return None
+    return VerdictFinding(level, message, chain_evidence(chain))
+
+
+# retry-storm
+
+_MAX_ATTEMPTS: Final = 10
+"""The most attempts of one request: SDKs make three, the most persistent five."""
+_MAX_ATTEMPTS_PER_SECOND: Final = 5
+"""The most attempts of one request within a second."""
+
+
+def _judge_attempt_count(chain: RetryChain) -> VerdictFinding | None:
+    starts_ms = [attempt.at_ms for attempt in chain.attempts]
+    has_burst = any(
+        later_ms - earlier_ms < 1000
+        for earlier_ms, later_ms in zip(
+            starts_ms, starts_ms[_MAX_ATTEMPTS_PER_SECOND:], strict=False
+        )
+    )
+    if len(starts_ms) <= _MAX_ATTEMPTS and not has_burst:
+        return None
+    message = (
+        f"asked {count_with_noun(len(starts_ms), 'time')} for the same within "
+        f"{format_duration(starts_ms[-1] - starts_ms[0])}"
+    )
+    level = FindingLevel.WARNING if chain.may_be_separate_requests else FindingLevel.ERROR
+    return VerdictFinding(level, message, chain_evidence(chain))
+
+
+# must-not-retry
+
+_MAX_RETRY_PAUSE_MS: Final = 5_000.0
+"""After a longer pause an equal request counts as a new one, unless an SDK counts it as a retry."""
+_UNAUTHORISED: Final = 401
+
+
+def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
+    forbidden_retries: list[tuple[JournalEntry, JournalEntry]] = []
+    levels: list[FindingLevel] = []
+    tolerates_new_key = True
+    for before, after in chain.retried_pairs():
+        if not _forbids_retry(before):
+            continue
+        if after.retry_count:  # certainly a retry
+            level = FindingLevel.ERROR
+        elif pause_ms(before, after) > _MAX_RETRY_PAUSE_MS:
+            continue
+        else:
+            level = FindingLevel.WARNING
+        if before.status == _UNAUTHORISED and tolerates_new_key:
+            level, tolerates_new_key = FindingLevel.NOTE, False
+        forbidden_retries.append((before, after))
+        levels.append(level)
+    if not forbidden_retries:
+        return None
+    worst = max(levels, key=lambda level: level.severity)
+    before, after = forbidden_retries[levels.index(worst)]
+    should_retry_text = ", x-should-retry: false" if before.should_retry is False else ""
+    match after.retry_count:
+        case None:
+            count_text = ""
+        case 0:
+            count_text = (
+                ", which its SDK counts as a new one: the application asked again by itself"
+            )
+        case count:
+            count_text = f", which its SDK counts as retry {count}"
+    message = (
+        "asked again for what was refused for good, "
+        f"{format_repeat_count(len(forbidden_retries))}: HTTP {before.status}{should_retry_text}, "
+        f"and {format_duration(pause_ms(before, after))} later the same request{count_text}"
+    )
+    evidence = tuple(attempt_evidence(*pair) for pair in forbidden_retries)
+    return VerdictFinding(worst, message, evidence)
+
+
+# truncated-accepted, malformed-accepted, failed-accepted
+
+
+def _finding_of_use(
+    chain: RetryChain, used_attempts: list[JournalEntry], level: FindingLevel, message: str
+) -> VerdictFinding:
+    message += ": it stands in the history of a later request"
+    return VerdictFinding(level, message, evidence_of_use(chain, used_attempts))
+
+
+def _is_disguised_failure(attempt: JournalEntry) -> bool:
+    """Whether the response was replaced by something else that has a success status."""
+    is_replaced = attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None
+    return is_replaced and 200 <= attempt.status < 300
+
+
+def _is_truncated(attempt: JournalEntry) -> bool:
+    is_cut_short = attempt.first_fault_with_effect(FaultEffect.TRUNCATED) is not None
+    return is_cut_short or _is_disguised_failure(attempt)
+
+
+def _is_partial(attempt: JournalEntry) -> bool:
+    """Whether HTTP itself shows that it is partial: a client that keeps it knows so."""
+    return attempt.first_fault_with_effect(FaultEffect.CUT, FaultEffect.STALLED) is not None
+
+
+def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
+    if used := chain.used_attempts(_is_truncated):
+        return _finding_of_use(
+            chain, used, FindingLevel.ERROR, "took half an answer for a whole one"
+        )
+    if used := chain.used_attempts(_is_partial):
+        return _finding_of_use(chain, used, FindingLevel.WARNING, "went on with half an answer")
+    last = chain.last_attempt
+    if not _is_truncated(last) or last.ending != ENDING_SENT:
+        return None
+    # Without streaming, half a document cannot be parsed at all.
+    can_pass_as_complete = last.streams or _is_disguised_failure(last)
+    return VerdictFinding(
+        FindingLevel.WARNING if can_pass_as_complete else FindingLevel.NOTE,
+        "an answer that was not whole was not asked for again, and nothing shows that it "
+        "was noticed",
+        (attempt_evidence(last, None),),
+    )
+
+
+_MIN_READ_ON_MS: Final = 200.0
+"""A client that reads on for this long after the malformed part has ignored it.  A response that
+ends sooner shows nothing."""
+_TOLERABLE_FAULTS: Final = frozenset(("bom",))
+"""Faults that break some clients and that others rightly accept: server-sent events may begin with
+a byte order mark."""
+
+
+def _malformed_fault(attempt: JournalEntry) -> FaultRecord | None:
+    for fault in attempt.injected_faults:
+        if fault.effect == FaultEffect.MALFORMED and fault.fault not in _TOLERABLE_FAULTS:
+            return fault
+    return None
+
+
+def _is_malformed(attempt: JournalEntry) -> bool:
+    return _malformed_fault(attempt) is not None
+
+
+def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
+    if used := chain.used_attempts(_is_malformed):
+        return _finding_of_use(
+            chain, used, FindingLevel.ERROR, "used an answer that cannot be read in full"
+        )
+    last = chain.last_attempt
+    fault = _malformed_fault(last)
+    read_on_ms = 0.0 if fault is None else last.ms - fault.at_ms
+    if last.ending != ENDING_SENT or not last.streams or read_on_ms < _MIN_READ_ON_MS:
+        return None
+    return VerdictFinding(
+        FindingLevel.WARNING,
+        f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "
+        "end, and did not ask again",
+        (attempt_evidence(last, None),),
+    )
+
+
+def _has_error_event(attempt: JournalEntry) -> bool:
+    return attempt.first_fault_with_effect(FaultEffect.FAILED) is not None
+
+
+def _judge_failed_responses(chain: RetryChain) -> VerdictFinding | None:
+    if used := chain.used_attempts(_has_error_event):
+        message = "used an answer of which the provider said that it failed"
+        return _finding_of_use(chain, used, FindingLevel.ERROR, message)
+    last = chain.last_attempt
+    if not _has_error_event(last) or last.ending != ENDING_SENT:
+        return None
+    return VerdictFinding(
+        FindingLevel.NOTE,
+        "the provider's error amid an answer was not asked again after, and nothing shows "
+        "that it was noticed",
+        (attempt_evidence(last, None),),
+    )
+
+
+# no-read-timeout
+
+_MAX_SDK_TIMEOUT_MS: Final = 600_000.0
+"""The longest default read timeout of an SDK; a client that waits longer has none."""
+_LONG_SILENCE_MS: Final = 60_000.0
+"""A silence that hardly any client waits for on purpose; shorter waits can be intended."""
+_KEEP_ALIVE_FAULT: Final = "stall-keepalive"
+"""The fault whose keep-alives reset a read timeout: only a limit for the whole response ends it."""
+
+
+def _silence_fault(attempt: JournalEntry) -> FaultRecord | None:
+    return attempt.first_fault_with_effect(FaultEffect.UNANSWERED, FaultEffect.STALLED)
+
+
+def _waited_in_silence_ms(attempt: JournalEntry) -> float:
+    """The client's wait in silence, in ms, until the proxy ended it; 0 if the client did."""
+    fault = _silence_fault(attempt)
+    if fault is None or attempt.ending != ENDING_CUT:
+        return 0.0
+    return max(0.0, attempt.ms - fault.at_ms)
+
+
+def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
+    silent_attempts = [attempt for attempt in chain.attempts if _waited_in_silence_ms(attempt) > 0]
+    if not silent_attempts:
+        return None
+    longest_attempt = max(silent_attempts, key=_waited_in_silence_ms)
+    waited_ms = _waited_in_silence_ms(longest_attempt)
+    is_kept_alive = any(
+        fault.fault == _KEEP_ALIVE_FAULT for fault in longest_attempt.injected_faults
+    )
+    limit = "limit for the whole answer" if is_kept_alive else "read timeout"
+    message = f"waited {format_duration(waited_ms)} in silence until it was ended: no {limit}"
+    if waited_ms < _MAX_SDK_TIMEOUT_MS:
+        message += f" below {format_duration(waited_ms)}"
+    level = FindingLevel.ERROR
+    if waited_ms < _LONG_SILENCE_MS:
+        level = FindingLevel.NOTE
+    elif waited_ms < _MAX_SDK_TIMEOUT_MS or is_kept_alive:
+        level = FindingLevel.WARNING
+    next_attempts = {before.number: after for before, after in chain.retried_pairs()}
+    evidence = tuple(
+        attempt_evidence(attempt, next_attempts.get(attempt.number)) for attempt in silent_attempts
+    )
+    return VerdictFinding(level, message, evidence)
+
+
+RULES: Final[tuple[VerdictRule, ...]] = (
+    VerdictRule(
+        "gave-up",
+        "does not ask again after a failure that may pass",
+        "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK "
+        "asks again for a stream that has begun: catch what it raises there, and ask again or say "
+        "so",
+        lambda chain: chain.last_attempt.is_over and any(map(_is_transient, chain.attempts)),
+        _judge_giving_up,
+    ),
+    VerdictRule(
+        "too-soon",
+        "asks again before Retry-After allows it",
+        "wait for the time in retry-after-ms or Retry-After before asking again; the SDKs of "
+        "OpenAI and Anthropic do where their retries are left on",
+        lambda chain: any(
+            (before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs()
+        ),
+        _judge_early_retries,
+    ),
+    VerdictRule(
+        "no-backoff",
+        "asks again without pauses that grow",
+        "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
+        "take a random share off, so that clients do not come back together",
+        lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
+        _judge_pauses,
+    ),
+    VerdictRule(
+        "retry-storm",
+        "asks more than 10 times for the same, or more than 5 times within a second",
+        "limit the attempts of one request to three or so, all layers together: an SDK's retries "
+        "are multiplied by those of the framework and the application around it",
+        lambda chain: len(chain.attempts) > 1,
+        _judge_attempt_count,
+    ),
+    VerdictRule(
+        "must-not-retry",
+        "asks again after an answer that says that it would not help",
+        "raise at once after 400, 401, 403, 404, 413, 422 and their kin, and after "
+        "x-should-retry: false; a 401 may be asked once more with a new key",
+        lambda chain: any(map(_forbids_retry, chain.attempts)),
+        _judge_forbidden_retries,
+    ),
+    VerdictRule(
+        "truncated-accepted",
+        "takes an answer that is not whole for a whole one",
+        "use no answer without its end: a finish_reason (OpenAI), message_stop and a stop_reason "
+        "(Anthropic), a finishReason (Gemini), done (Ollama); where it is missing, ask again",
+        lambda chain: (
+            any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
+        ),
+        _judge_truncated_responses,
+    ),
+    VerdictRule(
+        "malformed-accepted",
+        "passes over what it cannot read, and takes the rest of the answer",
+        "let what cannot be read end the answer as an error, and ask again; do not catch and "
+        "continue within the loop that reads the stream",
+        lambda chain: any(map(_is_malformed, chain.attempts)),
+        _judge_malformed_responses,
+    ),
+    VerdictRule(
+        "failed-accepted",
+        "passes over an error that the provider sends amid its answer",
+        "catch what the SDK raises within the loop that reads the stream (APIError of OpenAI's "
+        "and Anthropic's), and ask again; Cohere's raises nothing: look for finish_reason ERROR",
+        lambda chain: any(map(_has_error_event, chain.attempts)),
+        _judge_failed_responses,
+    ),
+    VerdictRule(
+        "no-read-timeout",
+        "waits in silence for as long as nobody ends it",
+        "give the client a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, "
+        "which come with ten minutes or none), and the whole answer a limit of its own",
+        lambda chain: any(
+            attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts
+        ),
+        _judge_silence,
+    ),
+)
+"""The rules in output order."""
