@@ -80,7 +80,7 @@ _MAY_NAME_PROVIDERS: Final = tuple(
         "dialects",
         "diff.exchanges",
         "importing.aimock",
-        "matching.normalisers.paths",
+        "matching.normalisers",
         "matching.presets",
         "pacing.pace",
         "providers",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import NormalizedDocument, normalized_document, request_key
-from llm_proxy.matching.normalisers.call_ids import texts_at_path
+from llm_proxy.matching.normalisers import texts_at_path
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.turns import Json
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
+from llm_proxy.errors import Miss
 from llm_proxy.exchange import Request
-from llm_proxy.misses import CassetteCandidate, NearestSearchResult, RankedCandidate
+from llm_proxy.misses import CassetteCandidate, RankedCandidate
 from llm_proxy.routing import RoutedRequest, route_request
 
 LIBRARY = "cassettes"
@@ -31,22 +32,24 @@ def candidate(name: str, recorded: RoutedRequest) -> CassetteCandidate:
     return CassetteCandidate(f"cassettes/{name}.jsonl", META, recorded.stored_request)
 
 
-def search(requested: RoutedRequest, *stored: RoutedRequest) -> NearestSearchResult:
-    found = misses.find_nearest(
+def search(requested: RoutedRequest, *stored: RoutedRequest) -> list[RankedCandidate]:
+    return misses.rank_candidates(
         requested, [candidate(f"c{n}", stored_call) for n, stored_call in enumerate(stored)]
     )
-    assert found is not None
-    return found
 
 
 def nearest_match(requested: RoutedRequest, *stored: RoutedRequest) -> RankedCandidate:
-    found = search(requested, *stored).nearest
-    assert found is not None
-    return found
+    return search(requested, *stored)[0]
+
+
+def miss_of(requested: RoutedRequest, *stored: RoutedRequest) -> Miss:
+    ranked = search(requested, *stored)
+    nearest = ranked[0] if ranked else None
+    return misses.no_cassette_miss(requested, nearest, len(stored), LIBRARY)
 
 
 def miss_text(requested: RoutedRequest, *stored: RoutedRequest) -> str:
-    return str(misses.no_cassette_miss(requested, search(requested, *stored), LIBRARY))
+    return str(miss_of(requested, *stored))
 
 
 def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
@@ -56,7 +59,9 @@ def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
     for order in ([far, close], [close, far]):
         found = nearest_match(requested, *order)
         assert found.cassette.request == close.stored_request
-        assert [list_difference.path for list_difference in found.differences] == ["$.seed"]
+        assert [list_difference.path for list_difference in found.differences.differences] == [
+            "$.seed"
+        ]
     assert 0.7 < nearest_match(requested, close).similarity < 1
 
 
@@ -107,11 +112,11 @@ def test_a_miss_suggests_the_rule_that_helps(prompt: str, rule: str) -> None:
 
 
 def test_an_empty_library_has_no_nearest() -> None:
-    assert misses.find_nearest(chat_call(), []) is None
+    assert search(chat_call()) == []
 
 
 def test_the_miss_of_an_empty_library_says_so() -> None:
-    miss = misses.no_cassette_miss(chat_call(), None, LIBRARY)
+    miss = miss_of(chat_call())
     assert str(miss) == (
         "no cassette for POST /v1/chat/completions (gpt-5): cassettes holds none. "
         "Record it with llm-proxy record."
@@ -128,7 +133,7 @@ def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None
         "$.temperature: 0.5, not in the cassette; $.seed: missing, cassette has 7. "
         "Record it with llm-proxy record, or make the request the same."
     )
-    miss = misses.no_cassette_miss(requested, search(requested, stored), LIBRARY)
+    miss = miss_of(requested, stored)
     first, second, *others = miss.detail.splitlines()
     assert f"key {requested.key[:16]}, session default" in first
     assert "cassettes/c0.jsonl" in second
@@ -214,14 +219,12 @@ CONTENTS_BODY = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 def test_only_a_request_of_the_same_kind_is_near(
     requested: RoutedRequest, stored: RoutedRequest, alike: bool
 ) -> None:
-    assert (search(requested, stored).nearest is not None) == alike
+    assert bool(search(requested, stored)) == alike
 
 
 def test_without_a_similar_cassette_the_miss_names_no_file() -> None:
     requested = call_to("GET", "/v1/files")
-    miss = misses.no_cassette_miss(
-        requested, search(requested, chat_call(), chat_call(seed=1)), LIBRARY
-    )
+    miss = miss_of(requested, chat_call(), chat_call(seed=1))
     assert str(miss) == (
         "no cassette for GET /v1/files: nothing like it in cassettes (2 cassettes). "
         "Record it with llm-proxy record."
@@ -246,7 +249,7 @@ def test_another_path_is_named_where_the_body_is_the_same() -> None:
 def test_the_number_of_named_differences_is_limited() -> None:
     requested, stored = chat_call(), chat_call(**{f"field{n}": n for n in range(30)})
     assert "$.field2: missing, cassette has 2; and 27 more. Record" in miss_text(requested, stored)
-    miss = misses.no_cassette_miss(requested, search(requested, stored), LIBRARY)
+    miss = miss_of(requested, stored)
     assert len(miss.detail.splitlines()) == 24
 
 
@@ -270,16 +273,14 @@ def test_an_equal_cassette_that_cannot_be_used_is_named() -> None:
     stored = CassetteCandidate(
         "a.jsonl", msgspec.structs.replace(META, session="other"), requested.stored_request
     )
-    found = misses.find_nearest(requested, [stored])
-    assert found is not None
-    assert found.nearest is not None
-    assert (found.nearest.similarity, found.nearest.differences) == (1.0, ())
-    miss = misses.no_cassette_miss(requested, found, LIBRARY)
+    [found] = misses.rank_candidates(requested, [stored])
+    assert (found.similarity, found.differences.differences) == (1.0, ())
+    miss = misses.no_cassette_miss(requested, found, 1, LIBRARY)
     assert "a.jsonl answers this very request but belongs to session other (asked" in str(miss)
-    same_session = misses.find_nearest(
+    [same_session] = misses.rank_candidates(
         requested, [CassetteCandidate("a.jsonl", META, requested.stored_request)]
     )
-    miss = misses.no_cassette_miss(requested, same_session, LIBRARY, "is not complete")
+    miss = misses.no_cassette_miss(requested, same_session, 1, LIBRARY, "is not complete")
     assert "a.jsonl answers this very request but is not complete." in str(miss)
     assert "a.jsonl answers this very request but is not complete" in miss.detail
 
@@ -295,9 +296,7 @@ def test_a_request_that_was_recorded_less_often_says_so() -> None:
 
 def test_a_request_without_a_model_is_named_by_its_path() -> None:
     requested = call_with_body(b"x", "/v1/other")
-    assert str(misses.no_cassette_miss(requested, None, LIBRARY)).startswith(
-        "no cassette for POST /v1/other:"
-    )
+    assert str(miss_of(requested)).startswith("no cassette for POST /v1/other:")
 
 
 LONG = "x" * 3000
@@ -320,7 +319,7 @@ LONG = "x" * 3000
 def test_a_miss_fits_an_exception_and_a_terminal(
     requested: RoutedRequest, stored: RoutedRequest
 ) -> None:
-    miss = misses.no_cassette_miss(requested, search(requested, stored), LIBRARY)
+    miss = miss_of(requested, stored)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
     assert all(line.isprintable() for line in miss.detail.splitlines())
@@ -337,7 +336,7 @@ json_values = st.recursive(
 @given(json_values, json_values)
 def test_a_miss_is_short_and_printable_whatever_differs(one: Any, other: Any) -> None:
     requested, stored = chat_call(x=one), chat_call(x=other)
-    miss = misses.no_cassette_miss(requested, search(requested, stored), LIBRARY)
+    miss = miss_of(requested, stored)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
 
@@ -349,10 +348,8 @@ def test_requests_that_differ_only_in_the_provider_are_distinguished() -> None:
 
 def test_a_stored_request_of_any_kind_can_be_nearest() -> None:
     stored = StoredRequest("POST", "/v1/chat/completions", "", (), b"\xff")
-    found = misses.find_nearest(chat_call(), [CassetteCandidate("a", META, stored)])
-    assert found is not None
-    assert found.nearest is not None
-    assert {list_difference.path for list_difference in found.nearest.differences} >= {
+    [found] = misses.rank_candidates(chat_call(), [CassetteCandidate("a", META, stored)])
+    assert {list_difference.path for list_difference in found.differences.differences} >= {
         "body",
         "$.model",
     }

@@ -27,10 +27,10 @@ def call(rules: RuleSet = NO_RULES, /, **body: Any) -> RoutedRequest:
 
 
 def report_of_miss(requested: RoutedRequest, stored: RoutedRequest) -> MissReport:
-    found = misses.find_nearest(
+    [found] = misses.rank_candidates(
         requested, [CassetteCandidate("a.jsonl", META, stored.stored_request)]
     )
-    return misses.no_cassette_miss(requested, found, "cassettes").report
+    return misses.no_cassette_miss(requested, found, 1, "cassettes").report
 
 
 def suggested_rules(

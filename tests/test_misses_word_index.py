@@ -79,15 +79,13 @@ def test_among_very_many_that_tie_the_last_message_decides() -> None:
     )
 
     found = many.nearest_cassette_numbers(requested.stored_request)
-    nearest = misses.find_nearest(
+    nearest, *_ = misses.rank_candidates(
         requested,
         [CassetteCandidate(texts[item], META, stored_chat(texts[item])) for item in found],
     )
 
     assert len(found) == _MAX_SAME_TARGET
-    assert nearest is not None
-    assert nearest.nearest is not None
-    assert nearest.nearest.cassette.file == "Question number 777?"
+    assert nearest.cassette.file == "Question number 777?"
 
 
 def test_of_a_long_message_its_beginning_and_its_end_decide() -> None:

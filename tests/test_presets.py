@@ -10,7 +10,7 @@ import pytest
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document, request_key
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.matching.presets import PRESETS, current_date_rule
+from llm_proxy.matching.presets import CURRENT_DATE_RULE, PRESETS
 
 each_preset = pytest.mark.parametrize("preset", PRESETS)
 
@@ -107,10 +107,10 @@ def test_the_prompt_counts(preset: str, other: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_only_the_current_date_is_ignored(announcement: str, after: str) -> None:
-    document = current_date_rule().normalize_document(_document(announcement)).document
+    document = CURRENT_DATE_RULE.normalize_document(_document(announcement)).document
 
     assert document.body == [after]
-    assert current_date_rule().normalize_document(document).document == document
+    assert CURRENT_DATE_RULE.normalize_document(document).document == document
 
 
 def _document(text: str) -> KeyDocument:

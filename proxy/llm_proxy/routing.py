@@ -158,7 +158,7 @@ class RoutedRequest:
     def key(self) -> str:
         """The hash by which its takes are found, independent of its credentials."""
         if self.request_for_key is self.stored_request:
-            return matching.document_key(self.normalized_document.document)
+            return self.normalized_document.document.compute_key()
         return matching.request_key(self.provider, self.request_for_key, self.match_rules)
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from llm_proxy.diff.words import common_prefix_length
 from llm_proxy.matching import KeyDocument
-from llm_proxy.matching.large_base64 import replace_large_base64
+from llm_proxy.matching.value_finder import replace_large_base64
 from llm_proxy.redaction import PLACEHOLDER
 from llm_proxy.secret_names import is_secret_field
 from llm_proxy.turns import Json

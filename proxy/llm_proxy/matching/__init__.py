@@ -8,15 +8,13 @@ order: normalisers, and presets of them for clients, which remove differences th
 count.  The key is a hash of the result; its leaves are compared to explain a miss.
 """
 
-from llm_proxy.matching.key_documents import KeyDocument, key_document
+from llm_proxy.matching.key_documents import KEY_RULES_VERSION, KeyDocument, key_document
 from llm_proxy.matching.rules import (
     EXACT_MATCH,
-    KEY_RULES_VERSION,
     NO_RULES,
     NormaliserRule,
     NormalizedDocument,
     RuleSet,
-    document_key,
     normalized_document,
     request_key,
 )
@@ -29,7 +27,6 @@ __all__ = [
     "NormaliserRule",
     "NormalizedDocument",
     "RuleSet",
-    "document_key",
     "key_document",
     "normalized_document",
     "request_key",

@@ -25,6 +25,10 @@ from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.secret_names import is_credential_parameter
 from llm_proxy.turns import Json
 
+KEY_RULES_VERSION: Final = 2
+"""The version of the key computation, stored in every cassette: this module, `rules`, and the
+fields that dialects list as volatile."""
+
 BodyKind = Literal["json", "form", "text"]
 """The kind of a body: a JSON value, the fields of a form, or anything else."""
 
@@ -65,6 +69,26 @@ class KeyDocument:
         if self.body_kind == "text":
             return str(self.body).encode("utf-8", "surrogateescape")
         return orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)
+
+    def compute_key(self) -> str:
+        """The key: the SHA-256 of the canonical form, 64 hexadecimal digits.
+
+        Rules that do not change a document do not change its key: their names are not hashed.
+        """
+        head = (
+            f"llm-proxy key {KEY_RULES_VERSION}",
+            self.method,
+            self.provider,
+            self.path,
+            self.query,
+            *(f"{name}: {value}" for name, value in self.headers),
+            self.body_kind,
+        )
+        digest = hashlib.sha256(
+            "".join(f"{part}\n" for part in head).encode("utf-8", "surrogateescape")
+        )
+        digest.update(self.canonical_body())
+        return digest.hexdigest()
 
 
 def key_document(provider: str, request: StoredRequest) -> KeyDocument:

@@ -66,19 +66,18 @@ def parse_rule(text: str) -> NormaliserRule:
     Raises `UsageError` with the problem.
     """
     match = _RULE_PATTERN.fullmatch(text)
+    shown = printable_excerpt(text, _MAX_SHOWN_CHARS)
     if match is None:
         raise UsageError(
-            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is no rule: write NAME or "
-            "NAME=ARGUMENT, such as uuids, "
-            "or ignore=$.metadata.trace"
+            f"'{shown}' is no rule: write NAME or NAME=ARGUMENT, such as uuids, or "
+            "ignore=$.metadata.trace"
         )
     name, version, argument = match.groups()
     rule = _build_rule(name, argument)
     if not is_valid_meta_text(str(rule)):
         raise UsageError(
-            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' cannot be named by a cassette: a "
-            "rule has at most "
-            f"{MAX_TEXT_CHARS} characters, and no line ends, tabs or other control characters"
+            f"'{shown}' cannot be named by a cassette: a rule has at most {MAX_TEXT_CHARS} "
+            "characters, and no line ends, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:
         raise UsageError(

@@ -13,10 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.call_ids import CALL_IDS
-from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
-from llm_proxy.matching.normalisers.paths import PATHS
-from llm_proxy.matching.normalisers.uuids import UUIDS
+from llm_proxy.matching.normalisers import CALL_IDS, PATHS, UUIDS, map_body_texts, map_texts
 from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument, RuleSet
 from llm_proxy.turns import Json
 
@@ -43,7 +40,6 @@ _ANNOUNCED: Final = (
 )
 _ENDED: Final = r"(?![0-9]|[.:][0-9])"
 """Not followed by more digits: that would be a version, an address or a decimal number."""
-_CURRENT_DATE: Final = rf"({_ANNOUNCED}){_NOW}{_ENDED}"
 _HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
 """The members of a body that hold messages and tool results."""
 
@@ -64,7 +60,7 @@ class Preset:
     def rules(self) -> tuple[NormaliserRule, ...]:
         """All rules, in order."""
         return (
-            current_date_rule(),
+            CURRENT_DATE_RULE,
             *self.client_rules,
             PATHS.make_rule(),
             CALL_IDS.make_rule(),
@@ -79,12 +75,7 @@ class Preset:
         )
 
 
-def current_date_rule() -> NormaliserRule:
-    """A rule that ignores an announced current date and time: `Today's date is 2026-11-22`."""
-    return announced_value_rule("today", _CURRENT_DATE)
-
-
-def announced_value_rule(
+def _announced_value_rule(
     name: str,
     *patterns: str,
     map_document: Callable[[KeyDocument, Callable[[str], str]], KeyDocument] = map_body_texts,
@@ -105,12 +96,8 @@ def announced_value_rule(
     )
 
 
-def tool_result_value_rule(name: str, pattern: str) -> NormaliserRule:
-    """Like `announced_value_rule`, only in tool results in the history of OpenAI's dialects."""
-    return announced_value_rule(name, pattern, map_document=_map_tool_results)
-
-
 def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
+    """The document with the texts of tool results in the history of OpenAI's dialects mapped."""
     if document.body_kind != "json" or not isinstance(document.body, dict):
         return document
     body = {
@@ -135,6 +122,9 @@ def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
             return item
 
 
+CURRENT_DATE_RULE: Final = _announced_value_rule("today", rf"({_ANNOUNCED}){_NOW}{_ENDED}")
+"""Ignores an announced current date and time: `Today's date is 2026-11-22`."""
+
 _LINE: Final = r"\n ?-? ?"
 _PLATFORM: Final = r"(?:^|\n) ?-? ?Platform: [^\r\n]{1,60}"
 """The line above shell and OS version in Claude Code's environment block."""
@@ -149,7 +139,7 @@ _ALL_PRESETS: Final = (
         2,
         "Claude Code",
         client_rules=(
-            announced_value_rule(
+            _announced_value_rule(
                 "machine",
                 rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
                 rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
@@ -162,10 +152,14 @@ _ALL_PRESETS: Final = (
         2,
         "Codex CLI",
         client_rules=(
-            announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
-            tool_result_value_rule("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
-            tool_result_value_rule(
-                "duration", rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"
+            _announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
+            _announced_value_rule(
+                "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_tool_results
+            ),
+            _announced_value_rule(
+                "duration",
+                rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds",
+                map_document=_map_tool_results,
             ),
         ),
     ),

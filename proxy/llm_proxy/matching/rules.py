@@ -5,17 +5,12 @@ A key is the hash that finds the takes of a request.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching.key_documents import KeyDocument, key_document
-
-KEY_RULES_VERSION: Final = 2
-"""The version of the key computation, stored in every cassette: this module, `key_documents`, and
-the fields that dialects list as volatile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +109,7 @@ def normalized_document(
 
 def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES) -> str:
     """The key of a redacted request: 64 hexadecimal digits."""
-    return document_key(normalized_document(provider, request, rules).document)
-
-
-def document_key(document: KeyDocument) -> str:
-    """The key of a document: the SHA-256 of its canonical form, in hexadecimal.
-
-    Rules that do not change a document do not change its key: the rules' names are not hashed.
-    """
-    head = (
-        f"llm-proxy key {KEY_RULES_VERSION}",
-        document.method,
-        document.provider,
-        document.path,
-        document.query,
-        *(f"{name}: {value}" for name, value in document.headers),
-        document.body_kind,
-    )
-    digest = hashlib.sha256(
-        "".join(f"{part}\n" for part in head).encode("utf-8", "surrogateescape")
-    )
-    digest.update(document.canonical_body())
-    return digest.hexdigest()
+    return normalized_document(provider, request, rules).document.compute_key()
 
 
 def colliding_rules(

@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest
-from llm_proxy.diff.documents import (
-    DocumentDifferences,
-    RequestDifference,
-    find_differences,
-    json_leaves,
-)
+from llm_proxy.diff.documents import DocumentDifferences, find_differences, json_leaves
 from llm_proxy.diff.words import split_words
 from llm_proxy.matching import KeyDocument
-from llm_proxy.matching.large_base64 import contains_base64_hash
+from llm_proxy.matching.value_finder import contains_base64_hash
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.turns import Json
 
@@ -47,7 +43,7 @@ class CassetteCandidate:
     request: StoredRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RankedCandidate:
     """A cassette with its similarity to a request, and both key documents."""
 
@@ -59,58 +55,27 @@ class RankedCandidate:
     stored_key_document: KeyDocument
     """The cassette's key document, normalised by the same rules."""
 
-    @property
-    def document_differences(self) -> DocumentDifferences:
-        """Where the documents differ; computed at each access."""
+    @cached_property
+    def differences(self) -> DocumentDifferences:
+        """Where the documents differ."""
         return find_differences(self.requested_key_document, self.stored_key_document)
-
-    @property
-    def differences(self) -> tuple[RequestDifference, ...]:
-        """The first 10,000 differences; computed at each access."""
-        return self.document_differences.differences
-
-
-@dataclass(frozen=True, slots=True)
-class NearestSearchResult:
-    """The nearest cassette of a library, and the number of candidates."""
-
-    candidate_count: int
-    """Cassettes in the library."""
-    nearest: RankedCandidate | None
-    """None if no candidate is comparable."""
-
-
-def find_nearest(
-    routed: RoutedRequest,
-    candidates: Iterable[CassetteCandidate],
-    candidate_count: int | None = None,
-) -> NearestSearchResult | None:
-    """The candidate most similar to a request; None if there are no candidates.
-
-    Comparable are requests with the same method and path, whatever their bodies, or with the same
-    method and an equal body to another path (a path with a model, another version of an API).
-    Anything else is another kind of request, and naming it would mislead.  `candidate_count` is
-    the total where `candidates` are a preselection.
-    """
-    ranked, ranked_count = rank_candidates(routed, candidates)
-    candidate_count = ranked_count if candidate_count is None else candidate_count
-    if not ranked and not candidate_count:
-        return None
-    return NearestSearchResult(candidate_count, ranked[0] if ranked else None)
 
 
 def rank_candidates(
     routed: RoutedRequest, candidates: Iterable[CassetteCandidate]
-) -> tuple[list[RankedCandidate], int]:
-    """The comparable candidates, nearest first, and the number of all candidates."""
+) -> list[RankedCandidate]:
+    """The comparable candidates, nearest first.
+
+    Comparable are requests with the same method and path, whatever their bodies, or with the same
+    method and an equal body to another path (a path with a model, another version of an API).
+    Anything else is another kind of request, and naming it would mislead.
+    """
     requested_document = routed.normalized_document.document
     leaves = json_leaves(requested_document)
     body_leaves = _nonempty_body_leaves(leaves)
     scorer = RequestSimilarityScorer(leaves)
     ranked: list[RankedCandidate] = []
-    candidate_count = 0
     for candidate in candidates:
-        candidate_count += 1
         stored_document = matching.normalized_document(
             candidate.meta.provider, candidate.request, routed.match_rules
         ).document
@@ -124,7 +89,7 @@ def rank_candidates(
                 RankedCandidate(candidate, similarity, requested_document, stored_document)
             )
     ranked.sort(key=lambda candidate: -candidate.similarity)  # stable: ties keep their order
-    return ranked, candidate_count
+    return ranked
 
 
 def _nonempty_body_leaves(leaves: Mapping[str, str]) -> dict[str, str]:

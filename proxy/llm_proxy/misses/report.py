@@ -1,27 +1,48 @@
-"""Reports misses: values for error pages and journals, text for exceptions and logs."""
+"""Reports misses: values for error pages and journals, text for exceptions and logs.
+
+A difference has a remedy if a match rule ignores it; where every difference has one, the report
+suggests the rules with which the cassette would answer.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.diff.documents import RequestDifference
+from llm_proxy.dialects import Dialect
+from llm_proxy.diff.documents import PLAIN_NAME, RequestDifference, find_differences
 from llm_proxy.diff.words import common_prefix_length, format_word_diff
 from llm_proxy.display import count_with_noun, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
-from llm_proxy.matching import RuleSet
+from llm_proxy.matching import KeyDocument, NormaliserRule, RuleSet
+from llm_proxy.matching.normalisers import (
+    NORMALISERS,
+    RemovalTree,
+    add_ignored_path,
+    without_ignored,
+)
+from llm_proxy.matching.rules import ApplyRule
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
-from llm_proxy.misses.advice import MAX_ADVISED_DIFFERENCES, DifferenceRemedy, miss_advice
-from llm_proxy.misses.nearest import NearestSearchResult, RankedCandidate
+from llm_proxy.misses.nearest import RankedCandidate
 from llm_proxy.routing import RoutedRequest
 
+_QUOTABLE_NAME: Final = re.compile(r"""[^"'\\]+""")
+"""Member names that a quoted JSONPath step can hold without escapes."""
+_MAX_ADVISED_DIFFERENCES: Final = 8
+"""With more differences it is a different request, whatever rules could ignore."""
+_MAX_TRIED_DIFFERENCES: Final = 200
+"""With more differences no normalisers are tried."""
+_MAX_TRIED_BODY_BYTES: Final = 4 * 1024 * 1024
+"""With a larger body no normalisers are tried."""
 _MAX_PATH_CHARS: Final = 200
-"""Maximum length of a path or a model name in a report."""
+"""Maximum length of a path or a model name in a report, and of a JSONPath in a suggested rule."""
 _SHORT_VALUE_MAX_CHARS: Final = 60
 """Up to this length both values are shown in full, without a word diff."""
 _LEADING_CONTEXT_DIVISOR: Final = 3
@@ -63,19 +84,22 @@ FULL_LIMITS: Final = ReportLimits(10_000, 100_000, 100_000)
 
 def no_cassette_miss(
     routed: RoutedRequest,
-    search_result: NearestSearchResult | None,
+    nearest: RankedCandidate | None,
+    candidate_count: int,
     library_path: str,
     unplayable_reason: str = "",
     limits: ReportLimits = STORED_LIMITS,
 ) -> Miss:
     """The miss of a request that no cassette matches.
 
+    `nearest` is the nearest of the library's `candidate_count` cassettes; None if none is
+    comparable.
     `unplayable_reason` is why the nearest cassette is not played although nothing differs.
     """
     missed = _missed_request(routed)
     summary = request_summary(routed)
     library_path = printable_excerpt(library_path, _MAX_FILE_CHARS)
-    if search_result is None:
+    if nearest is None and not candidate_count:
         detail = f"no cassette for {summary}: the library {library_path} is empty"
         return Miss(
             f"no cassette for {summary}: {library_path} holds none. Record it with llm-proxy "
@@ -83,33 +107,33 @@ def no_cassette_miss(
             detail,
             MissReport(missed, "empty", detail),
         )
-    count = search_result.candidate_count
     headline = f"no cassette for {summary} (key {routed.key[:16]}, session {routed.session})"
-    if search_result.nearest is None:
-        none_similar = f"nothing like it in {library_path} ({count_with_noun(count, 'cassette')})"
+    if nearest is None:
+        cassettes = count_with_noun(candidate_count, "cassette")
+        none_similar = f"nothing like it in {library_path} ({cassettes})"
         detail = f"{headline}: {none_similar}"
         return Miss(
             f"no cassette for {summary}: {none_similar}. Record it with llm-proxy record.",
             detail,
-            MissReport(missed, "unlike", detail, looked_at=count),
+            MissReport(missed, "unlike", detail, looked_at=candidate_count),
         )
-    nearest, rules = _nearest_report(search_result.nearest, routed.match_rules, limits)
-    if not nearest.differences:
+    nearest_cassette, rules = _nearest_report(nearest, routed.match_rules, limits)
+    if not nearest_cassette.differences:
         reason = unplayable_reason
-        if nearest.session not in (routed.session, DEFAULT_SESSION):
-            session = printable_excerpt(nearest.session, _MAX_NAME_CHARS)
+        if nearest_cassette.session not in (routed.session, DEFAULT_SESSION):
+            session = printable_excerpt(nearest_cassette.session, _MAX_NAME_CHARS)
             reason = f"belongs to session {session} (asked: {routed.session})"
-        file = printable_excerpt(nearest.file, _MAX_FILE_CHARS)
+        file = printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)
         detail = (
             f"no playable cassette for {summary}: {file} answers this very request but {reason}"
         )
-        report = MissReport(missed, "unplayable", detail, nearest, count)
+        report = MissReport(missed, "unplayable", detail, nearest_cassette, candidate_count)
         return Miss(f"{detail}.", detail, report)
-    detail = "\n".join([headline, *_nearest_detail_lines(nearest, rules)])
+    detail = "\n".join([headline, *_nearest_detail_lines(nearest_cassette, rules)])
     return Miss(
-        _exception_message(summary, nearest, rules),
+        _exception_message(summary, nearest_cassette, rules),
         detail,
-        MissReport(missed, "differs", detail, nearest, count, rules),
+        MissReport(missed, "differs", detail, nearest_cassette, candidate_count, rules),
     )
 
 
@@ -146,27 +170,115 @@ def _missed_request(routed: RoutedRequest) -> MissedRequest:
 def _nearest_report(
     candidate: RankedCandidate, rules: RuleSet, limits: ReportLimits
 ) -> tuple[NearestCassette, tuple[str, ...]]:
-    """The nearest cassette with its differences, and the rules that would make it match."""
-    found = candidate.document_differences
-    advice = miss_advice(
-        candidate.requested_key_document, candidate.stored_key_document, found.differences, rules
+    """The nearest cassette with its differences, and the rules that would make it match.
+
+    With all of these rules it matches (verified); none if recording is the right remedy.  The rules
+    of the run come first, because rules on the command line replace them.
+    """
+    requested, stored = candidate.requested_key_document, candidate.stored_key_document
+    differences = candidate.differences.differences
+    normalisers = (
+        {} if rules.is_exact else _normaliser_by_path(requested, stored, differences, rules)
     )
+    functions: dict[str, ApplyRule] = {}
+    remedies: list[tuple[str, str]] = []
+    for difference in differences:
+        if rules.is_exact:
+            remedies.append(("", ""))
+        elif (normaliser := normalisers.get(difference.path)) is not None:
+            functions[normaliser.name] = normaliser.normalize_document
+            remedies.append((normaliser.name, ""))
+        else:
+            rule, warning = _ignore_remedy(difference, requested.dialect)
+            remedies.append((rule, warning))
+            if rule:
+                removals: RemovalTree = {}
+                add_ignored_path(removals, difference.path_steps)
+                functions[rule] = partial(without_ignored, removals)
+    suggested: tuple[str, ...] = ()
+    if len(differences) <= _MAX_ADVISED_DIFFERENCES and all(
+        rule and not warning for rule, warning in remedies
+    ):
+        for function in functions.values():
+            requested, stored = (function(document).document for document in (requested, stored))
+        if requested.compute_key() == stored.compute_key():
+            suggested = (*(rule.option_text for rule in rules.rules), *functions)
     shown = tuple(
-        _miss_difference(difference, remedy, limits)
-        for difference, remedy in zip(
-            found.differences[: limits.max_differences], advice.remedies, strict=False
-        )
+        _miss_difference(difference, *remedy, limits)
+        for difference, remedy in zip(differences[: limits.max_differences], remedies, strict=False)
     )
-    omitted_count = len(found.differences) + found.further_count - len(shown)
+    omitted_count = len(differences) + candidate.differences.further_count - len(shown)
     cassette = candidate.cassette
     nearest = NearestCassette(
         cassette.file, cassette.meta.session, candidate.similarity, shown, omitted_count
     )
-    return nearest, advice.rules
+    return nearest, suggested
+
+
+def _normaliser_by_path(
+    requested: KeyDocument,
+    stored: KeyDocument,
+    differences: Sequence[RequestDifference],
+    rules: RuleSet,
+) -> dict[str, NormaliserRule]:
+    """By path of a difference, the first argumentless normaliser that removes it."""
+    normaliser_by_path: dict[str, NormaliserRule] = {}
+    body_size = max(len(requested.canonical_body()), len(stored.canonical_body()))
+    if len(differences) > _MAX_TRIED_DIFFERENCES or body_size > _MAX_TRIED_BODY_BYTES:
+        return normaliser_by_path
+    names_in_use = {step.name for rule in rules.rules for step in (rule, *rule.preset_rules)}
+    for definition in NORMALISERS.values():
+        if definition.argument_description or definition.name in names_in_use:
+            continue
+        rule = definition.make_rule()
+        remaining = find_differences(
+            rule.normalize_document(requested).document, rule.normalize_document(stored).document
+        ).differences
+        for difference in differences:
+            if not any(_paths_overlap(difference.path, other.path) for other in remaining):
+                normaliser_by_path.setdefault(difference.path, rule)
+    return normaliser_by_path
+
+
+def _paths_overlap(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and long[len(short) :][:1] in {"", ".", "["}
+
+
+def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> tuple[str, str]:
+    """An `ignore` rule, and why it is probably wrong.
+
+    There is none outside of a JSON body, or if the path needs escapes.
+    """
+    path = "$"
+    for part in difference.path_steps:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif PLAIN_NAME.fullmatch(part):
+            path += f".{part}"
+        elif _QUOTABLE_NAME.fullmatch(part) and part.isprintable():
+            path += f'["{part}"]'
+        else:
+            return "", ""
+    if not difference.path_steps or len(path) > _MAX_PATH_CHARS:
+        return "", ""
+    match difference.path_steps[0]:
+        case "model":
+            warning = "another model gives other answers: record it instead"
+        case "stream":
+            warning = (
+                "a stream would answer what asked for none, or the other way round: record it "
+                "instead"
+            )
+        case name if name in dialect.prompt_fields:
+            warning = "what is asked would not count: record it instead"
+        case _:
+            warning = ""
+    return f"ignore={path}", warning
 
 
 def _miss_difference(
-    difference: RequestDifference, remedy: DifferenceRemedy, limits: ReportLimits
+    difference: RequestDifference, rule: str, warning: str, limits: ReportLimits
 ) -> MissDifference:
     requested, stored = difference.requested, difference.stored
     shown = _truncate_differing(requested, stored, limits.max_value_chars)
@@ -176,7 +288,7 @@ def _miss_difference(
             _decode_json_string(stored), _decode_json_string(requested), limits.max_diff_chars
         )
     path = printable_excerpt(difference.path, _MAX_PATH_CHARS)
-    return MissDifference(path, *shown, word_diff, remedy.rule, remedy.warning)
+    return MissDifference(path, *shown, word_diff, rule, warning)
 
 
 def _truncate_differing(left: str, right: str, max_chars: int) -> tuple[str, str]:
@@ -250,7 +362,7 @@ def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> lis
     """Lines: the nearest cassette, its differences, and the rules that would make it match."""
     lines = [f"nearest: {nearest_summary(nearest)}"]
     # With more differences, it is a different request.
-    shows_rules = len(nearest.differences) + nearest.more <= MAX_ADVISED_DIFFERENCES
+    shows_rules = len(nearest.differences) + nearest.more <= _MAX_ADVISED_DIFFERENCES
     for difference in nearest.differences:
         lines.append(f"  {printable_excerpt(difference_line(difference), _MAX_LINE_CHARS)}")
         if shows_rules and (remedy := remedy_line(difference)):

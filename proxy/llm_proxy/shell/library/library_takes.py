@@ -169,7 +169,7 @@ class LibraryTakes:
 
     def best_similarity(self, routed: RoutedRequest) -> float:
         """The similarity of the nearest cassette, from 0 to 1; 0 if none is near."""
-        ranked, _ = rank_candidates(routed, self._candidate_cassettes(routed))
+        ranked = rank_candidates(routed, self._candidate_cassettes(routed))
         return ranked[0].similarity if ranked else 0.0
 
     def similar_takes(self, routed: RoutedRequest, min_similarity: float) -> SimilarTakes | None:
@@ -177,8 +177,7 @@ class LibraryTakes:
 
         `min_similarity` is from 0 to 1.
         """
-        ranked, _ = rank_candidates(routed, self._candidate_cassettes(routed))
-        for nearest_match in ranked:
+        for nearest_match in rank_candidates(routed, self._candidate_cassettes(routed)):
             meta = nearest_match.cassette.meta
             if nearest_match.similarity < min_similarity:
                 return None
@@ -196,11 +195,13 @@ class LibraryTakes:
     def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = STORED_LIMITS) -> Miss:
         """Why no cassette answers a request; not cached."""
         cassette_count = self.index.cassette_count()
-        nearest = misses.find_nearest(routed, self._candidate_cassettes(routed), cassette_count)
+        ranked = rank_candidates(routed, self._candidate_cassettes(routed))
+        nearest = ranked[0] if ranked else None
         reason = ""
-        if nearest is not None and nearest.nearest is not None and not nearest.nearest.differences:
-            reason = self._unplayable_reason(Path(nearest.nearest.cassette.file))
-        return misses.no_cassette_miss(routed, nearest, str(self._library.root), reason, limits)
+        if nearest is not None and not nearest.differences.differences:
+            reason = self._unplayable_reason(Path(nearest.cassette.file))
+        root = str(self._library.root)
+        return misses.no_cassette_miss(routed, nearest, cassette_count, root, reason, limits)
 
     def _unplayable_reason(self, path: Path) -> str:
         try:
