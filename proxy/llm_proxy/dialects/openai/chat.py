@@ -17,7 +17,7 @@ from dataclasses import replace
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import chat_messages, shared_format
+from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
 from llm_proxy.dialects.openai.choices import FINISH, ChoicesDialect, ResponseOptions
 from llm_proxy.dialects.response_encoding import Document
@@ -44,9 +44,7 @@ class OpenAIChat(ChoicesDialect):
 
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../chat/completions` or similar, behind any prefix."""
-        return (
-            request.method == "POST" and shared_format.CHAT_PATH.fullmatch(request.path) is not None
-        )
+        return request.method == "POST" and family.CHAT_PATH.fullmatch(request.path) is not None
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The messages, tools and sampling parameters of the body; None if it is not an object."""

@@ -29,7 +29,7 @@ from llm_proxy.dialects.lenient_json import (
     select_metadata,
     value_as_text,
 )
-from llm_proxy.dialects.openai import chat_messages, errors, shared_format
+from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
 from llm_proxy.dialects.openai.provider_variants import (
     VARIANT_BY_PROVIDER,
@@ -135,7 +135,7 @@ class _Choice:
     logprobs: dict[str, list[Json]] = field(default_factory=dict)
 
 
-class ChoicesDialect(shared_format.OpenAIDialect):
+class ChoicesDialect(family.OpenAIDialect):
     """A dialect whose responses hold choices."""
 
     provider_variants = tuple(VARIANT_BY_PROVIDER)
@@ -170,7 +170,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         if response.codec_name != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        if any(map(shared_format.is_done_event, reversed(response.framed_messages))):
+        if any(map(sse.is_done_message, reversed(response.framed_messages))):
             return Completeness(is_complete=True, reason="[DONE]")
         finished: dict[int, bool] = {}
         for document in _documents(response):
@@ -253,7 +253,7 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         """The characters in the pieces of its choices."""
         if codec != "sse":
             return 0
-        choices = array_objects(shared_format.decode_event(message).get("choices"))
+        choices = array_objects(family.decode_event(message).get("choices"))
         return sum(
             chat_messages.delta_output_chars(self.message_of_choice(choice, streamed=True))
             for choice in choices
@@ -294,18 +294,15 @@ class ChoicesDialect(shared_format.OpenAIDialect):
     ) -> DialectResponse:
         """Chunks up to `[DONE]`, or one document; each turn is one choice."""
         options = _response_options(request, context)
-        headers = errors.common_response_headers(context)
         if options.stream:
-            events = self.encode_events(turns, options)
-            content_type = shared_format.EVENT_STREAM_CONTENT_TYPE
-            return response_encoding.stream_response("sse", content_type, events, headers)
+            return family.stream_response(self.encode_events(turns, options), context)
         choices = [
             _choice(self.encode_whole_choice(at, turn, options), turn)
             for at, turn in enumerate(turns)
         ]
         envelope = _envelope(turns[0], self.object_types[0], context)
-        document = {**envelope, "choices": choices, "usage": _usage_object(turns[0].usage)}
-        return response_encoding.json_response(document, headers)
+        document = {**envelope, "choices": choices, "usage": USAGE.encode(turns[0].usage)}
+        return family.json_response(document, context)
 
     def encode_events(self, turns: Sequence[Turn], options: ResponseOptions) -> Iterator[bytes]:
         """The events of a stream; failure and usage are those of the first turn."""
@@ -325,12 +322,12 @@ class ChoicesDialect(shared_format.OpenAIDialect):
                 yield chunk(_choice(piece))
         if first.failure is not None:
             failure = with_default_error_message(first.failure)
-            error = {"error": errors.error_fields(failure, variant)}
+            error = {"error": family.error_fields(failure, variant)}
             yield sse.encode_event(
                 response_encoding.single_line_json(error), variant.error_event_name
             )
             return
-        usage = _usage_object(first.usage)
+        usage = USAGE.encode(first.usage) if first.usage else None
         finished = turns[:1] if is_successive else turns
         for at, turn in enumerate(finished):
             has_usage = variant.sends_usage_with_finish and at == len(finished) - 1
@@ -339,16 +336,16 @@ class ChoicesDialect(shared_format.OpenAIDialect):
         if options.includes_usage and not variant.sends_usage_with_finish:
             yield chunk(usage=usage)
         if variant.sends_done:
-            yield shared_format.DONE_EVENT
+            yield family.DONE_EVENT
 
 
 def _documents(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a stream, or the document of a body; an error is always in `error`."""
     if response.codec_name == "sse":
-        yield from map(shared_format.decode_event, response.framed_messages)
+        yield from map(family.decode_event, response.framed_messages)
     else:
         body = parse_object(json_api.joined_body(response))
-        yield shared_format.wrap_error_object(body)
+        yield family.wrap_error_object(body)
 
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
@@ -394,7 +391,3 @@ def _choice(content: Document, finished_turn: Turn | None = None) -> Document:
         "finish_reason": finished_turn.finish_raw,
         **{name: metadata[name] for name in _CHOICE_METADATA_FIELDS if name in metadata},
     }
-
-
-def _usage_object(usage: Usage | None) -> Document | None:
-    return None if usage is None else USAGE.encode(usage)

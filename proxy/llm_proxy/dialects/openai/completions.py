@@ -14,7 +14,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import shared_format
+from llm_proxy.dialects.openai import family
 from llm_proxy.dialects.openai.choices import ChoicesDialect, ResponseOptions
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
@@ -39,7 +39,7 @@ class OpenAICompletions(ChoicesDialect):
             request.method == "POST"
             and request.path.endswith(self.path)
             and not request.path.endswith(_FIM_PATH)
-            and shared_format.CHAT_PATH.fullmatch(request.path) is None
+            and family.CHAT_PATH.fullmatch(request.path) is None
         )
 
     def decode_request(self, request: Request) -> Conversation | None:
@@ -60,7 +60,7 @@ class OpenAICompletions(ChoicesDialect):
         turns = super().decode_response(response)
         if turns or response.codec_name != "sse":
             return turns
-        events = map(shared_format.decode_event, response.framed_messages)
+        events = map(family.decode_event, response.framed_messages)
         text = lenient_json.join_pieces(
             lenient_json.str_or_empty(event.get("value")) for event in events
         )
@@ -70,7 +70,7 @@ class OpenAICompletions(ChoicesDialect):
         """The characters of text in its choices, or in an event of Writer's stream."""
         if codec != "sse":
             return 0
-        fields = shared_format.decode_event(message)
+        fields = family.decode_event(message)
         texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
         return sum(len(lenient_json.str_or_empty(text)) for text in (*texts, fields.get("value")))
 

@@ -26,7 +26,6 @@ from llm_proxy.dialects import (
     estimates_and_fakes,
     forms,
     json_api,
-    response_encoding,
 )
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -42,11 +41,11 @@ from llm_proxy.dialects.lenient_json import (
     str_or_empty,
     value_as_text,
 )
-from llm_proxy.dialects.openai import errors, shared_format
+from llm_proxy.dialects.openai import family
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import UsageFields
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.framing.sse import parse_event
+from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
 _ANTHROPIC_VERSION_HEADER: Final = "anthropic-version"
@@ -112,9 +111,7 @@ def _no_response(_request: Request, _context: EncodeContext) -> None:
 def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
     """A turn with the first error of a stream; a document's `error` field is no failure."""
     events = (
-        map(shared_format.decode_event, response.framed_messages)
-        if response.codec_name == "sse"
-        else ()
+        map(family.decode_event, response.framed_messages) if response.codec_name == "sse" else ()
     )
     failures = (
         json_api.decode_failure(fields["error"]) for fields in events if fields.get("error")
@@ -123,7 +120,7 @@ def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
 
 
 @dataclass(frozen=True)
-class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
+class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
     """One endpoint, as a dialect that is never encoded and decoded only in part."""
 
     name: str
@@ -149,9 +146,7 @@ class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
 
     def model(self, request: Request) -> str:
         """The `model` of the form or the JSON body, else what the path names."""
-        if model := forms.form_field_value(request, "model") or shared_format.requested_model(
-            request
-        ):
+        if model := forms.form_field_value(request, "model") or super().model(request):
             return model
         path_match = self.path_pattern.fullmatch(request.path)
         return unquote((path_match and path_match.groupdict().get("model")) or "")
@@ -193,7 +188,7 @@ class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
         """The characters of a delta; an audio delta or a partial image counts as one."""
         if codec != "sse" or not _event_type(message).endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
-        return max(len(_delta_text(shared_format.decode_event(message))), 1)
+        return max(len(_delta_text(family.decode_event(message))), 1)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -205,9 +200,9 @@ class OpenAIEndpoint(RecordOnlyDialect, shared_format.OpenAIDialect):
 def _stream_completeness(response: DialectResponse) -> Completeness:
     """By the last event that is final, not final, or an error; unproven where there is none."""
     for message in reversed(response.framed_messages):
-        if shared_format.is_done_event(message):
+        if sse.is_done_message(message):
             return Completeness(is_complete=True, reason="[DONE]")
-        fields = shared_format.decode_event(message)
+        fields = family.decode_event(message)
         if error := fields.get("error"):
             return json_api.completed_by_error(json_api.decode_failure(error))
         kind = _event_type(message)
@@ -222,8 +217,8 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 
 def _event_type(message: bytes) -> str:
     return (
-        value_as_text(shared_format.decode_event(message).get("type"))
-        or parse_event(message).event_type
+        value_as_text(family.decode_event(message).get("type"))
+        or sse.parse_event(message).event_type
     )
 
 
@@ -261,7 +256,7 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
     segments: list[Json] = []
     final_event: Fields = {}
     failure: Failure | None = None
-    for fields in map(shared_format.decode_event, response.framed_messages):
+    for fields in map(family.decode_event, response.framed_messages):
         kind = value_as_text(fields.get("type"))
         if error := fields.get("error"):
             failure = failure or json_api.decode_failure(error)
@@ -310,11 +305,11 @@ def _models_response(request: Request, context: EncodeContext) -> DialectRespons
     _, separator, name = request.path.rpartition("/models/")
     if not separator:
         model_objects = [_model_object(model, context) for model in context.models]
-        return _json_response({"object": "list", "data": model_objects}, context)
+        return family.json_response({"object": "list", "data": model_objects}, context)
     if not context.models or unquote(name) in context.models:
-        return _json_response(_model_object(unquote(name), context), context)
+        return family.json_response(_model_object(unquote(name), context), context)
     message = f"The model `{unquote(name)}` does not exist or you do not have access to it."
-    return errors.error_response(404, Failure(message), context)
+    return family.error_response(404, Failure(message), context)
 
 
 def _model_object(name: str, context: EncodeContext) -> Document:
@@ -322,16 +317,12 @@ def _model_object(name: str, context: EncodeContext) -> Document:
     return {"id": name, "object": "model", "created": created, "owned_by": "test-llm"}
 
 
-def _json_response(document: Document, context: EncodeContext) -> DialectResponse:
-    return response_encoding.json_response(document, errors.common_response_headers(context))
-
-
 def _embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
     """A fake vector for each text or token list, base64 if requested; 400 without input."""
     body = parse_object(request.body)
     texts = _embedding_inputs(body.get("input"))
     if not texts:
-        return errors.error_response(400, Failure("'input' has no text to embed."), context)
+        return family.error_response(400, Failure("'input' has no text to embed."), context)
     model = value_as_text(body.get("model"))
     dimensions = first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
@@ -344,7 +335,9 @@ def _embeddings_response(request: Request, context: EncodeContext) -> DialectRes
     ]
     total = sum(map(estimates_and_fakes.estimated_token_count, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
-    return _json_response({"object": "list", "data": data, "model": model, "usage": usage}, context)
+    return family.json_response(
+        {"object": "list", "data": data, "model": model, "usage": usage}, context
+    )
 
 
 def _embedding_inputs(value: Json) -> list[str]:
@@ -380,7 +373,7 @@ def _moderations_response(request: Request, context: EncodeContext) -> DialectRe
         "model": value_as_text(body.get("model")) or "omni-moderation-latest",
         "results": [result] * count,
     }
-    return _json_response(document, context)
+    return family.json_response(document, context)
 
 
 def _build_endpoint(

@@ -1,8 +1,11 @@
 """The dialect `openai-responses`: typed events about items, and the complete response at the end.
 
-A stream ends with an event that holds the whole response (`response.completed`, `.incomplete`,
-`.failed`), or with an `error`, flat at OpenAI and nested at Azure and gateways.  There is no
-`[DONE]`; the one that OpenRouter sends proves nothing.
+    created [queued] in_progress item* audio ( completed | incomplete | cancelled | error failed )
+
+Every event of a stream has a sequence number.  The first ones hold the response without output,
+which mostly echoes the request; the last one holds the whole response, as a document does, or is an
+`error`, flat at OpenAI and nested at Azure and gateways.  There is no `[DONE]`; the one that
+OpenRouter sends proves nothing.
 
 Nothing is stored here: fetching, cancelling or deleting a response fails with 404, as OpenAI does
 for a response of another account.
@@ -11,31 +14,58 @@ for a response of another account.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.base import (
     Completeness,
     ConvertedResponseTurns,
-    Dialect,
     DialectResponse,
     MetadataNames,
 )
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai import (
-    errors,
-    responses_format,
-    responses_request_decoder,
-    shared_format,
+from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    first_integer,
+    object_fields,
+    parse_object,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
 )
-from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
-from llm_proxy.dialects.wire import WireFormat
-from llm_proxy.exchange import Headers, Request
-from llm_proxy.turns import Failure, Json, Turn
+from llm_proxy.dialects.openai import (
+    family,
+    output_item_events,
+    output_items,
+    responses_request_decoder,
+)
+from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler, TypedEvent
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER, provider_variant
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Request
+from llm_proxy.framing import sse
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 
 _PATH_END_BY_METHOD: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
@@ -45,9 +75,14 @@ _PATH_END_BY_METHOD: Final = {
 """The ends of the dialect's paths, by method."""
 _TURN_PATH_END: Final = re.compile(r"/responses(?:/compact)?\Z")
 """The ends of the paths that create a turn."""
+_COMPACT_PATH: Final = "/responses/compact"
+"""The end of the path that compacts a conversation."""
 _INPUT_TOKENS_PATH: Final = "/responses/input_tokens"
 """The end of the path of the token count endpoint."""
-_STORED_RESPONSE_PATH: Final = re.compile(r"/responses/(?P<id>[^/]+)(?:/cancel|/input_items)?\Z")
+_STORED_RESPONSE_PATH: Final = re.compile(
+    r"/responses/(?!compact\Z)(?P<id>[^/]+)(?:/cancel|/input_items)?\Z"
+)
+_SEQUENCE_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 _OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
 """Suffixes of event types that add to the output."""
@@ -62,63 +97,193 @@ _UNCOUNTED_FIELDS: Final = frozenset(
 """Fields whose strings the model does not read as text."""
 _MAX_DEPTH: Final = 32
 
+_PENDING_STATUSES: Final = ("queued", "in_progress")
+"""Statuses of a response that is not finished."""
+_FINISH_BY_FINAL_STATUS: Final = {
+    "completed": FinishReason.STOP,
+    "incomplete": FinishReason.OTHER,
+    "failed": FinishReason.ERROR,
+    "cancelled": FinishReason.OTHER,
+}
+_FINISH: Final = FinishReasons(
+    {
+        **_FINISH_BY_FINAL_STATUS,
+        **dict.fromkeys(_PENDING_STATUSES, FinishReason.PAUSED),
+        "max_output_tokens": FinishReason.LENGTH,
+        "content_filter": FinishReason.CONTENT_FILTER,
+    },
+    {
+        FinishReason.STOP: "completed",
+        FinishReason.LENGTH: "max_output_tokens",
+        FinishReason.CONTENT_FILTER: "content_filter",
+        FinishReason.ERROR: "failed",
+    },
+    stop_means_tool_calls=True,
+)
+"""Statuses of a response, and the `incomplete_details.reason` of an incomplete one."""
 
-class OpenAIResponses(Dialect):
+_USAGE_PATHS: Final = {
+    "input": ("input_tokens",),
+    "cache_read": ("input_tokens_details", "cached_tokens"),
+    "cache_write": ("input_tokens_details", "cache_write_tokens"),
+    "output": ("output_tokens",),
+    "reasoning": ("output_tokens_details", "reasoning_tokens"),
+    "total": ("total_tokens",),
+}
+_USAGE: Final = UsageFields(_USAGE_PATHS, required=tuple(_USAGE_PATHS), is_required=True)
+
+_METADATA: Final = (
+    "service_tier",
+    "previous_response_id",
+    "conversation",
+    "moderation",
+    "content_filters",
+    "tool_usage",
+)
+"""The fields of a response that are a turn's metadata."""
+
+_RAW_REASONING_PROVIDERS: Final = frozenset(("bedrock", "deepseek", "ollama", "openrouter", "vllm"))
+"""Providers whose models return raw reasoning text instead of summaries."""
+
+_FINAL_EVENTS: Final = frozenset(f"response.{status}" for status in _FINISH_BY_FINAL_STATUS)
+_RESPONSE_EVENTS: Final = _FINAL_EVENTS | {
+    f"response.{status}" for status in ("created", *_PENDING_STATUSES)
+}
+"""The types of events that hold a response."""
+_AUDIO_EVENT: Final = "response.audio"
+_TRANSCRIPT_EVENT: Final = "response.audio.transcript"
+
+_MAX_TYPE_CHARS: Final = 60
+"""Characters of an event type that fit into a completeness reason."""
+
+_ECHOED_DEFAULTS: Final[Document] = {
+    "background": False,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "prompt_cache_retention": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}, "verbosity": "medium"},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""The request fields that a response echoes, with their defaults."""
+
+
+class OpenAIResponses(family.OpenAIDialect):
     """The dialect `openai-responses`."""
 
     name = "openai-responses"
     volatile_json_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
-    cassette_key_headers = ("openai-beta",)
+    id_json_paths = ("$.input[*].call_id", "$.input[*].approval_request_id")
     metadata_names = MetadataNames(("openai", "azure"), "openai", redacted_name="encrypted_content")
     provider_variants = tuple(VARIANT_BY_PROVIDER)
-    id_json_paths = (
-        "$.input[*].call_id",
-        "$.input[*].approval_request_id",
-    )
-    errors = errors.ERRORS
 
     def matches(self, request: Request) -> bool:
         """Whether it creates, compacts, counts, cancels, fetches or deletes a response."""
         path = _PATH_END_BY_METHOD.get(request.method)
         return path is not None and path.search(request.path) is not None
 
-    def model(self, request: Request) -> str:
-        """The body's `model`, else the Azure deployment in the path."""
-        return shared_format.requested_model(request)
-
     def streams(self, request: Request) -> bool:
         """Whether the body, or the query of a GET, sets `stream`."""
-        return responses_format.requests_stream(request)
+        if request.method == "GET":
+            return parse_qs(request.query).get("stream") == ["true"]
+        return super().streams(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation; None for token counts and stored responses, which make no turn."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         requests_turn = request.method == "POST" and _TURN_PATH_END.search(request.path)
         return responses_request_decoder.decode_request(body) if body and requests_turn else None
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at the event with the whole response, or at an error in the stream."""
-        return responses_format.completeness(response)
+        if response.codec_name != "sse" or not json_api.succeeded(response.head):
+            return json_api.completeness(response)
+        last_type = ""
+        for kind, event in _typed_events(reversed(response.framed_messages)):
+            if failure := _decode_failure(kind, event):
+                return json_api.completed_by_error(failure)
+            if kind in _FINAL_EVENTS:
+                return Completeness(is_complete=True, reason=kind)
+            last_type = last_type or kind
+        reason = "no event" if json_api.joined_body(response).strip() else "empty stream"
+        if last_type:
+            reason = f"no response.completed after {' '.join(last_type.split())[:_MAX_TYPE_CHARS]}"
+        return Completeness(is_complete=False, reason=reason)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the body holds no response."""
-        return responses_format.decode_response(response)
+        if not json_api.succeeded(response.head):
+            return (Turn((), failure=json_api.decode_http_error(response)),)
+        assembler, audio = OutputItemsAssembler(), FragmentJoiner()
+        document: Fields = {}
+        status = ""
+        failure: Failure | None = None
+        if response.codec_name != "sse":
+            body = family.wrap_error_object(parse_object(json_api.joined_body(response)))
+            failure = json_api.decode_failure(body["error"]) if body.get("error") else None
+            is_response = body.get("object") == "response" and not body.get("deleted")
+            document = body if is_response or "output" in body else {}
+            status = value_as_text(document.get("status"))
+        else:
+            for kind, event in _typed_events(response.framed_messages):
+                failure = failure or _decode_failure(kind, event)
+                delta = str_or_empty(event.get("delta"))
+                if kind in _RESPONSE_EVENTS:
+                    document = object_fields(event.get("response")) or document
+                    status = kind.removeprefix("response.") if kind in _FINAL_EVENTS else status
+                elif kind == f"{_AUDIO_EVENT}.delta":
+                    audio.add_fragment(Media("audio/*", base64=delta))
+                elif kind == f"{_TRANSCRIPT_EVENT}.delta":
+                    audio.add_fragment(Media("audio/*", transcript=delta))
+                else:
+                    assembler.feed(kind, event)
+        output = array_objects(document.get("output")) or assembler.assembled_items()
+        items = [part for item in output for part in output_items.decode_item(item)]
+        parts = (*items, *audio.joined_parts())
+        if not (parts or document or status or failure):
+            return ()
+        details = object_fields(document.get("incomplete_details"))
+        reason = value_as_text(details.get("reason")) if status == "incomplete" else ""
+        raw = reason or status
+        awaits_client = output_items.awaits_tool_results(output)
+        turn = Turn(
+            parts,
+            finish=_FINISH.decode(raw, awaits_client=awaits_client) if status else None,
+            finish_raw=raw,
+            usage=_USAGE.decode(object_fields(document.get("usage"))),
+            failure=failure,
+            id=value_as_text(document.get("id")),
+            model=value_as_text(document.get("model")),
+            metadata=select_metadata(document, _METADATA),
+        )
+        return (turn,)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
         if codec != "sse":
             return 0
-        fields = shared_format.decode_event(message)
-        kind = lenient_json.str_or_empty(fields.get("type"))
+        fields = family.decode_event(message)
+        kind = str_or_empty(fields.get("type"))
         if not kind.endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
         if kind.endswith(_BINARY_DELTA_SUFFIX):
             return 1
-        return max(len(lenient_json.str_or_empty(fields.get("delta"))), 1)
-
-    def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body in OpenAI's format; every client prints its message and code."""
-        return shared_format.error_body(kind, message)
+        return max(len(str_or_empty(fields.get("delta"))), 1)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty input, without instructions or tools."""
@@ -130,17 +295,105 @@ class OpenAIResponses(Dialect):
     def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
-        """Output items; audio only in streams."""
-        options = responses_format.response_options(request)
-        return responses_format.wire_format(options, turns, context)
+        """Output items; audio only in streams.  A turn with a `Refusal` is `completed`."""
+        is_compaction = request.path.endswith(_COMPACT_PATH)
+        is_streamed = self.streams(request) and not is_compaction
+        is_background = parse_object(request.body).get("background") is True
+        sent = dict(_FINISH.sent)
+        if any(isinstance(part, Refusal) for turn in turns for part in turn.parts):
+            sent[FinishReason.REFUSAL] = "completed"
+        if not is_streamed and (is_background or _STORED_RESPONSE_PATH.search(request.path)):
+            sent[FinishReason.PAUSED] = "in_progress"
+        by_raw = {
+            raw: finish
+            for raw, finish in _FINISH.by_raw.items()
+            if not (is_streamed and raw in _PENDING_STATUSES)
+        }
+        has_raw_reasoning = context.provider in _RAW_REASONING_PROVIDERS
+        return WireFormat(
+            dialect=self.name,
+            is_streamed=is_streamed,
+            parts=frozenset((Text, Reasoning, Refusal, ToolCall, ToolResult, Media)),
+            finish=replace(_FINISH, by_raw=by_raw, sent=sent),
+            usage=_USAGE,
+            metadata=() if is_compaction else _METADATA,
+            convert_part=partial(
+                output_items.representable_part,
+                has_audio=is_streamed,
+                reasoning_type=output_items.REASONING_TEXT
+                if has_raw_reasoning
+                else output_items.SUMMARY,
+            ),
+            has_signatures=True,
+            is_sent_empty=output_items.is_sent_empty,
+            merged=frozenset(),
+            id_prefix="resp_",
+            awaits_client=_awaits_tool_results,
+        )
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Events up to the whole response, or a document."""
+        """Events up to the whole response, a document, or a compacted conversation.
+
+        Raises `NotRepresentable` for a second audio part.
+        """
         [turn] = turns
-        options = responses_format.response_options(request)
-        return responses_format.encode_turn(turn, options, context)
+        if sum(map(output_items.is_audio, turn.parts)) > 1:
+            raise NotRepresentable("openai-responses says one sound in an answer")
+        body = parse_object(request.body)
+        is_compaction = request.path.endswith(_COMPACT_PATH)
+        stored = _STORED_RESPONSE_PATH.search(request.path)
+        failure = turn.failure and _failure_with_type_and_code(turn.failure, context)
+        raw = "failed" if failure else turn.finish_raw
+        is_status = raw in _FINISH_BY_FINAL_STATUS or turn.finish is FinishReason.PAUSED
+        status = "completed" if is_compaction else raw if is_status else "incomplete"
+        output = output_items.encode_items_with_ids(turn.parts, context)
+        if output and status != "completed" and output[-1].get("status") == "completed":
+            output[-1]["status"] = "in_progress" if status in _PENDING_STATUSES else "incomplete"
+        initial: Document = {
+            "id": stored["id"] if stored else turn.id,
+            "object": "response",
+            "created_at": context.created_unix_s,
+            "status": None,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            "model": turn.model,
+            "output": [],
+            **_echoed_request_fields(body),
+            "usage": None,
+            **_response_metadata(turn, body),
+        }
+        final = {
+            **initial,
+            "status": status,
+            "completed_at": context.created_unix_s if status == "completed" else None,
+            "error": failure and {"code": failure.code, "message": failure.message},
+            "incomplete_details": None if is_status else {"reason": raw},
+            "output": output,
+            "usage": None if failure else _USAGE.encode(turn.usage),
+        }
+        if is_compaction:
+            names = ("id", "object", "created_at", "output", "usage")
+            final["object"] = "response.compaction"
+            return family.json_response({name: final[name] for name in names}, context)
+        if not self.streams(request):
+            return family.json_response(final, context)
+        [after, *_] = parse_qs(request.query).get("starting_after", [""])
+        resumed_after = int(after) if _SEQUENCE_NUMBER.fullmatch(after) else -1
+        events = enumerate(_encode_events(turn, initial, final, failure, body, context))
+        messages = (
+            sse.encode_event(
+                response_encoding.single_line_json(
+                    {"type": kind, "sequence_number": number, **fields}
+                ),
+                kind,
+            )
+            for number, (kind, fields) in events
+            if number > resumed_after
+        )
+        return family.stream_response(messages, context)
 
     def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -149,38 +402,125 @@ class OpenAIResponses(Dialect):
         query = "stream=true" if self.streams(request) else ""
         return super().representable_turns(replace(request, query=query), turns, context)
 
-    def error_response(
-        self,
-        status: int,
-        failure: Failure,
-        context: EncodeContext,
-        retry_after: float | None = None,
-    ) -> DialectResponse:
-        """An HTTP error in the format of the context's provider."""
-        return errors.error_response(status, failure, context, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """The `x-ratelimit-*` headers of requests and tokens."""
-        return errors.rate_limit_headers(context)
-
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
         """A token count, or 404 for a stored response; None where a turn is requested."""
         if request.path.endswith(_INPUT_TOKENS_PATH):
-            body = lenient_json.parse_object(request.body)
+            body = parse_object(request.body)
             texts = _collect_strings([body.get(name) for name in _COUNTED_FIELDS], _MAX_DEPTH + 1)
             count = estimates_and_fakes.estimated_token_count("".join(texts))
             document = {"object": "response.input_tokens", "input_tokens": count}
-            return response_encoding.json_response(
-                document, errors.common_response_headers(context)
-            )
-        stored_match = _STORED_RESPONSE_PATH.search(request.path)
-        if stored_match is None or request.path.endswith(responses_format.COMPACT_PATH):
+            return family.json_response(document, context)
+        stored = _STORED_RESPONSE_PATH.search(request.path)
+        if stored is None:
             return None
-        message = f"Response with id '{unquote(stored_match['id'])}' not found."
+        message = f"Response with id '{unquote(stored['id'])}' not found."
         failure = Failure(message, "invalid_request_error", "not_found")
-        return errors.error_response(404, failure, context)
+        return family.error_response(404, failure, context)
+
+
+def _awaits_tool_results(parts: Sequence[Part]) -> bool:
+    return output_items.awaits_tool_results(output_items.encode_items(parts))
+
+
+def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
+    """Type and fields of each event; a bare response sent as a stream counts as its last event."""
+    for message in messages:
+        event = family.decode_event(message)
+        if event.get("object") == "response":
+            status = value_as_text(event.get("status"))
+            yield f"response.{status}", {"response": dict(event)}
+        elif event:
+            kind = value_as_text(event.get("type"))
+            yield kind or sse.parse_event(message).event_type, event
+
+
+def _decode_failure(kind: str, event: Fields) -> Failure | None:
+    """The error of an event: nested, flat, or in the failed response; None without one."""
+    error = event.get("error")
+    if kind == "error" and not error:
+        error = dict(event)
+    elif kind == "response.failed":
+        error = error or object_fields(event.get("response")).get("error")
+    if not error:
+        return None
+    if isinstance(error, dict) and error.get("type") == "error":
+        error = {name: value for name, value in error.items() if name != "type"}
+    return json_api.decode_failure(error)
+
+
+def _encode_events(
+    turn: Turn,
+    initial: Document,
+    final: Document,
+    failure: Failure | None,
+    request_body: Fields,
+    context: EncodeContext,
+) -> Iterator[TypedEvent]:
+    """The events of a stream; if it fails, the last item stays open."""
+    queued = ("queued",) if request_body.get("background") is True else ()
+    statuses = (*queued, "in_progress")
+    for kind, status in zip(("created", *statuses), (statuses[0], *statuses), strict=True):
+        yield f"response.{kind}", {"response": {**initial, "status": status}}
+    counts = (tool.get("partial_images") for tool in array_objects(request_body.get("tools")))
+    image_count = min(max((first_integer(count) or 0 for count in counts), default=0), 3)
+    output = final["output"]
+    for index, item in enumerate(output):
+        is_complete = failure is None or index < len(output) - 1
+        for kind, fields in output_item_events.encode_item_events(
+            item, context.split_text, image_count, is_complete=is_complete
+        ):
+            yield kind, {"output_index": index, **fields}
+    for audio in turn.parts:
+        if not isinstance(audio, Media) or not output_items.is_audio(audio):
+            continue
+        if audio.base64:
+            yield f"{_AUDIO_EVENT}.delta", {"delta": audio.base64}
+        yield f"{_AUDIO_EVENT}.done", {}
+        for piece in context.split_text(audio.transcript):
+            yield f"{_TRANSCRIPT_EVENT}.delta", {"delta": piece}
+        yield f"{_TRANSCRIPT_EVENT}.done", {}
+    if failure is not None:
+        variant = provider_variant(context.provider)
+        yield "error", {"error": family.error_fields(failure, variant)}
+    yield f"response.{final['status']}", {"response": final}
+
+
+def _failure_with_type_and_code(failure: Failure, context: EncodeContext) -> Failure:
+    """An error with a type and a code, as clients expect; `error` does not count as a type."""
+    failure = replace(failure, type="" if failure.type == "error" else failure.type)
+    variant = provider_variant(context.provider)
+    failure = family.with_status_defaults(family.ERRORS.status(failure), failure, variant)
+    return replace(failure, code=failure.code or failure.type)
+
+
+def _response_metadata(turn: Turn, request_body: Fields) -> Document:
+    """The metadata of a response; some fields default to those of the request."""
+    tier = request_body.get("service_tier")
+    conversation = request_body.get("conversation")
+    is_id = isinstance(conversation, str) and conversation
+    fields: Fields = {
+        "service_tier": "default" if tier == "auto" else tier,
+        "previous_response_id": request_body.get("previous_response_id"),
+        "conversation": {"id": conversation} if is_id else conversation,
+        **dict(turn.metadata),
+    }
+    return dict(select_metadata(fields, _METADATA))
+
+
+def _echoed_request_fields(body: Fields) -> Document:
+    """The request's fields over their defaults; tools without credentials, as at OpenAI."""
+    echoed = _ECHOED_DEFAULTS | dict(select_metadata(body, _ECHOED_DEFAULTS))
+    for name in ("reasoning", "text"):  # objects, of which a request may have some fields
+        if isinstance(echoed[name], dict):
+            echoed[name] = _ECHOED_DEFAULTS[name] | echoed[name]
+    tools = array_objects(echoed["tools"])
+    credentials = ("authorization", "headers")
+    echoed["tools"] = [
+        {name: value for name, value in tool.items() if name not in credentials} for tool in tools
+    ]
+    return echoed
 
 
 def _collect_strings(value: Json, max_depth: int) -> Iterator[str]:
