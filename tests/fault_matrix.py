@@ -24,7 +24,6 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import FAULT_HEADER, SESSION_HEADER
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy
-from llm_proxy.shell.running.settings import SimulationOptions
 from raw_http import build_http_request, send_request
 from stub_upstream import Connection, Upstream, upstream
 from waiting import wait_until
@@ -159,9 +158,8 @@ async def _run_matrix(folder: Path, rules: tuple[str, ...]) -> MatrixResults:
     proxy_options: dict[str, Any] = {
         "fault_header": True,
         "pace": InstantPace(),
-        "simulating": SimulationOptions(
-            mock=json.dumps({"reply": REPLY, "chunk_delay_ms": 0}), silence=SILENCE_MS / 1000
-        ),
+        "mock": json.dumps({"reply": REPLY, "chunk_delay_ms": 0}),
+        "silence": SILENCE_MS / 1000,
     }
     cells: list[Cell] = []
     recorded: dict[str, dict[str, list[Cassette]]] = {}

@@ -30,7 +30,6 @@ from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import SimulationOptions
 from waiting import wait_until
 
 _SILENCE_S: Final = 5.0
@@ -47,11 +46,15 @@ async def measure(columns: Sequence[str], folder: Path) -> Outcomes:
     """Measure the outcomes of all rules with these SDKs; `folder` is for the proxy's files."""
     scenario = folder / "fox.json"
     scenario.write_text(json.dumps(_SCENARIO_DOCUMENT))
-    simulating = SimulationOptions(scenarios=scenario, silence=_SILENCE_S)
     rules = tuple(case_.rule for case_ in CASES if not case_.closes_listener)
     measurement = Measurement(columns)
     async with proxy(
-        "simulate", folder, pace=InstantPace(), simulating=simulating, faults=rules
+        "simulate",
+        folder,
+        pace=InstantPace(),
+        scenarios=scenario,
+        silence=_SILENCE_S,
+        faults=rules,
     ) as running:
         await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_prompt])
         # A busy loop delays responses, so cases with timeouts run after the prompt ones.

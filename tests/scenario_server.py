@@ -26,7 +26,6 @@ from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.shell.running.proxy import ModeName
-from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
@@ -256,14 +255,10 @@ def part_tuples(response: DecodedResponse) -> list[tuple[str, ...]]:
 async def serve_scenarios(
     folder: Path, *documents: JsonObject, mode: ModeName = "simulate", **options: Any
 ) -> AsyncIterator[ScenarioServer]:
-    """Serve these scenarios; `options`: settings, or fields of `SimulationOptions`."""
-    fields = SimulationOptions.__dataclass_fields__
-    simulation_fields = {name: options.pop(name) for name in list(options) if name in fields}
+    """Serve these scenarios; `options` are settings."""
     if documents:
-        simulation_fields["scenarios"] = write_scenarios(folder, *documents)
-    async with proxy(
-        mode, folder, simulating=SimulationOptions(**simulation_fields), **options
-    ) as running_proxy:
+        options["scenarios"] = write_scenarios(folder, *documents)
+    async with proxy(mode, folder, **options) as running_proxy:
         yield ScenarioServer(running_proxy.url, running_proxy.journal)
 
 

@@ -10,7 +10,6 @@ from in_process_proxy import proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import send_request
 from stored_cassettes import (
     StoredResponse,
@@ -77,8 +76,8 @@ async def test_a_session_continues_after_the_default_sessions_takes_also_by_othe
         for _ in range(3):
             await send_request(recording.url, scoped_request)
 
-    matching_options = MatchingOptions(rules=parse_rules(["uuids"]))
-    async with proxy("replay", tmp_path, pace=InstantPace(), matching=matching_options) as server:
+    match_rules = parse_rules(["uuids"])
+    async with proxy("replay", tmp_path, pace=InstantPace(), match_rules=match_rules) as server:
         received = [await send_request(server.url, scoped_request) for _ in range(3)]
 
     assert [response.body for response in received] == response_bodies(

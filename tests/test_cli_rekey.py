@@ -17,7 +17,6 @@ from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer
-from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import send_request
 from stored_cassettes import (
     key_of_request,
@@ -37,9 +36,7 @@ def file_names(folder: Path) -> list[str]:
 
 async def replayed_bodies(folder: Path, *contents: str) -> list[bytes]:
     """The bodies that a replay with the rule `uuids` sends."""
-    async with proxy(
-        "replay", folder, matching=MatchingOptions(rules=parse_rules(["uuids"]))
-    ) as server:
+    async with proxy("replay", folder, match_rules=parse_rules(["uuids"])) as server:
         return [
             (await send_request(server.url, raw_chat_request(content))).body for content in contents
         ]

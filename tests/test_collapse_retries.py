@@ -12,7 +12,6 @@ from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.shell.running.proxy import ModeName
-from llm_proxy.shell.running.settings import MatchingOptions
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from raw_http import send_request
@@ -28,8 +27,6 @@ from stored_cassettes import (
     write_cassettes,
 )
 from stub_upstream import Connection, Script, chunked, upstream
-
-COLLAPSED = MatchingOptions(collapse_retries=True)
 
 
 async def rate_limited(connection: Connection) -> None:
@@ -79,13 +76,13 @@ async def test_a_failed_attempt_leaves_no_cassette_beside_that_of_the_answer(
     async with upstream(
         rate_limited, rate_limited, stream_text("a"), rate_limited, stream_text("b")
     ) as provider:
-        async with proxy(mode, tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy(mode, tmp_path, provider.url, collapse_retries=True) as server:
             async with openai_client(server.url, retries=3) as client:
                 texts = [await chat_text(client), await chat_text(client)]
 
     assert texts == ["a", "b"]
     assert recorded_takes(tmp_path) == [("1", 200), ("2", 200)]
-    async with proxy("replay", tmp_path, matching=COLLAPSED) as server:
+    async with proxy("replay", tmp_path, collapse_retries=True) as server:
         async with openai_client(server.url) as client:
             assert [await chat_text(client), await chat_text(client)] == ["a", "b"]
 
@@ -101,7 +98,7 @@ async def test_without_it_every_attempt_is_a_take(tmp_path: Path) -> None:
 
 async def test_attempts_that_all_fail_leave_the_last(tmp_path: Path) -> None:
     async with upstream(rate_limited) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             async with openai_client(server.url, retries=2) as client:
                 with pytest.raises(openai.RateLimitError):
                     await chat_text(client)
@@ -111,13 +108,13 @@ async def test_attempts_that_all_fail_leave_the_last(tmp_path: Path) -> None:
 
 async def test_two_concurrent_requests_with_retries_keep_a_response_each(tmp_path: Path) -> None:
     async with upstream(rate_limited, rate_limited, stream_text("a"), stream_text("b")) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             async with openai_client(server.url, retries=2) as client:
                 texts = await asyncio.gather(chat_text(client), chat_text(client))
 
     assert sorted(texts) == ["a", "b"]
     assert recorded_takes(tmp_path) == [("1", 200), ("2", 200)]
-    async with proxy("replay", tmp_path, matching=COLLAPSED) as server:
+    async with proxy("replay", tmp_path, collapse_retries=True) as server:
         async with openai_client(server.url) as client:
             assert sorted([await chat_text(client), await chat_text(client)]) == ["a", "b"]
 
@@ -126,7 +123,7 @@ async def test_a_retry_plays_the_take_of_the_request_that_it_repeats(tmp_path: P
     partial_response = StoredResponse(((0.0, chat_event("a")),), Ending.RST, 0.0)
     write_cassettes(tmp_path, raw_chat_request(), partial_response, text_response("b"))
 
-    async with proxy("replay", tmp_path, matching=COLLAPSED, allow_partial=True) as server:
+    async with proxy("replay", tmp_path, collapse_retries=True, allow_partial=True) as server:
         replayed_bodies = [
             (
                 await send_request(
@@ -150,7 +147,7 @@ async def test_a_retry_after_an_injected_fault_gets_the_take_that_the_fault_hid(
     write_cassettes(tmp_path, raw_chat_request(), text_response("a"), text_response("b"))
     faults = parse_rules(["status,code=429,first=1"])
 
-    async with proxy("replay", tmp_path, matching=COLLAPSED, faults=faults) as server:
+    async with proxy("replay", tmp_path, collapse_retries=True, faults=faults) as server:
         replayed_bodies = [
             (
                 await send_request(
@@ -250,7 +247,7 @@ async def test_an_incomplete_attempt_does_not_take_the_place_of_a_complete_one(
     tmp_path: Path,
 ) -> None:
     async with upstream(rate_limited, reset_stream) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             for count in (0, 1):
                 await send_request(
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")
@@ -264,7 +261,7 @@ async def test_older_takes_give_way_to_the_first_complete_attempt_alone(tmp_path
     scripts = (reset_stream, reset_stream, reset_stream, stream_text("new"), stream_text("next"))
 
     async with upstream(*scripts) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             for count in (0, 1):
                 await send_request(
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")
@@ -273,7 +270,7 @@ async def test_older_takes_give_way_to_the_first_complete_attempt_alone(tmp_path
         assert [
             cassette.response_body for cassette in load_cassettes(tmp_path)[:2]
         ] == response_bodies([text_response("old 1"), text_response("old 2")])
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             for count in (0, 1, 0):
                 await send_request(
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")
@@ -288,7 +285,7 @@ async def test_failed_attempts_of_another_logical_request_keep_their_places(tmp_
     write_cassettes(tmp_path, raw_chat_request(), text_response("old"))
 
     async with upstream(reset_stream, reset_stream, stream_text("new")) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
             for count in (0, 0):
                 await send_request(
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")

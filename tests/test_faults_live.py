@@ -17,7 +17,6 @@ from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy
-from llm_proxy.shell.running.settings import SimulationOptions
 from raw_http import RawResponse, open_line, send_request
 from stored_cassettes import (
     DONE_EVENT,
@@ -56,7 +55,7 @@ async def faulted_proxy(
     folder: Path, provider: Upstream, *rules: str, mode: ModeName = "record", **options: Any
 ) -> AsyncIterator[RunningProxy]:
     """A proxy to `provider` under these rules."""
-    settings = {"pace": InstantPace(), "simulating": SimulationOptions(silence=20)} | options
+    settings = {"pace": InstantPace(), "silence": 20.0} | options
     async with proxy(mode, folder, provider.url, faults=parse_rules(rules), **settings) as server:
         yield server
 

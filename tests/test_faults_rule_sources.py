@@ -16,8 +16,7 @@ from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.fault_rules import read_fault_rules
-from llm_proxy.shell.running.settings import SimulationOptions
+from llm_proxy.shell.running.settings import read_fault_rules
 from raw_http import RawResponse, build_http_request, send_request
 from scenario_server import scenario_document, serve_scenarios, text_turn
 from stored_cassettes import key_of_request, raw_chat_request, write_cassettes
@@ -29,7 +28,7 @@ RESET_RULE: Final = "reset,after=1"
 RESET_HEADER: Final = f"x-llm-proxy-fault: {RESET_RULE}"
 SIMULATED: Final[dict[str, Any]] = {
     "pace": InstantPace(),
-    "simulating": SimulationOptions(mock='{"reply": "The quick brown fox.", "chunk_delay_ms": 0}'),
+    "mock": '{"reply": "The quick brown fox.", "chunk_delay_ms": 0}',
 }
 """Settings of a server whose responses have several events."""
 

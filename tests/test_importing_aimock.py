@@ -21,7 +21,6 @@ from llm_proxy.importing.source import UnreadableFile
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents.document import Scenario, TextResponse
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.shell.running.settings import SimulationOptions
 from sdk_clients import openai_client
 
 Fields = dict[str, Any]
@@ -478,10 +477,7 @@ async def test_openais_sdk_receives_what_the_fixtures_answer(
 ) -> None:
     path = tmp_path / "chat.yaml"
     path.write_text(convert(*CHAT["fixtures"]).yaml_text)
-    simulation = SimulationOptions(scenarios=path)
-    async with proxy(
-        "simulate", tmp_path, simulating=simulation, pace=InstantPace()
-    ) as running_proxy:
+    async with proxy("simulate", tmp_path, scenarios=path, pace=InstantPace()) as running_proxy:
         async with openai_client(running_proxy.url) as client:
             hello = await _text_and_call(client, [_user("Well, hello there")], stream=stream)
             again = await _text_and_call(

@@ -11,8 +11,9 @@ import pytest
 
 from cli_process import run_command, running_server
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.running import journal_file
+from llm_proxy.shell.running.end_of_run import write_journal
 from llm_proxy.shell.running.environment import DUMMY_KEY
+from llm_proxy.shell.running.settings import check_journal_path
 from raw_http import build_http_request, send_request
 from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
@@ -122,7 +123,7 @@ async def test_a_folder_that_goes_away_meanwhile_fails_the_run(tmp_path: Path) -
 def test_an_older_journal_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text("older" * 1000)
-    journal_file.write_journal(path, {"requests": 0, "entries": []})
+    write_journal(path, {"requests": 0, "entries": []})
     assert path.read_bytes() == b'{"requests":0,"entries":[]}\n'
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]
 
@@ -131,8 +132,8 @@ def test_a_link_to_a_journal_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "run.json"
     link.symlink_to("there/latest.json")
-    journal_file.check_writable(link)
-    journal_file.write_journal(link, {"requests": 0})
+    check_journal_path(link)
+    write_journal(link, {"requests": 0})
     assert link.is_symlink()
     assert (tmp_path / "there" / "latest.json").read_bytes() == b'{"requests":0}\n'
 
@@ -141,5 +142,5 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
     (tmp_path / "run.json" / "full").touch()
     with pytest.raises(LlmProxyError, match="cannot be written"):
-        journal_file.write_journal(tmp_path / "run.json", {})
+        write_journal(tmp_path / "run.json", {})
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]

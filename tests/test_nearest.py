@@ -12,7 +12,6 @@ from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import RawResponse, build_http_request, send_request
 from stored_cassettes import StoredResponse, response_bodies, text_response, write_cassettes
 from stub_upstream import chunked, upstream
@@ -33,7 +32,7 @@ def request(*headers: str, path: str = PATH, **changes: Any) -> bytes:
 
 
 def nearest_options(share: float = 0.7, *rules: str) -> dict[str, Any]:
-    return {"pace": INSTANT, "matching": MatchingOptions(rules=parse_rules(rules), nearest=share)}
+    return {"pace": INSTANT, "match_rules": parse_rules(rules), "nearest": share}
 
 
 async def replay(folder: Path, *requests: bytes, share: float = 0.7) -> list[RawResponse]:

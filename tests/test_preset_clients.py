@@ -20,7 +20,6 @@ from agent_tasks import (
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import MatchingOptions
 from real_programs import Workspace, run_program
 
 DAYS: Final = ("2026-11-22", "2026-12-24")
@@ -81,18 +80,18 @@ async def test_an_agent_repeats_its_task_on_another_day_in_another_folder(
     second.mkdir(parents=True)
     files = [folder / "greeting.txt" for folder in (first, second)]
     rules, calls = (
-        MatchingOptions(rules=parse_rules([preset])),
+        parse_rules([preset]),
         agent_tasks.library_calls(files[0]),
     )
     async with (
         agent_tasks.task_provider(tmp_path / "provider", files[0], calls) as url,
-        proxy("record", tmp_path, url, matching=rules) as record_proxy,
+        proxy("record", tmp_path, url, match_rules=rules) as record_proxy,
     ):
         first_answers = await agent_tasks.run_library_agent(
             preset, record_proxy.url, instructions(first, DAYS[0])
         )
 
-    async with proxy("replay", tmp_path, matching=rules, pace=InstantPace()) as replay_proxy:
+    async with proxy("replay", tmp_path, match_rules=rules, pace=InstantPace()) as replay_proxy:
         second_answers = await agent_tasks.run_library_agent(
             preset, replay_proxy.url, instructions(second, DAYS[1])
         )

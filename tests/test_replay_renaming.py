@@ -11,12 +11,11 @@ import pytest
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace, TokenRatePace
-from llm_proxy.shell.running.settings import MatchingOptions
 from provider_streams import chat_chunk, sse
 from raw_http import RawResponse, build_http_request, send_request
 from stub_upstream import chunked, upstream
 
-RULES: Final = MatchingOptions(rules=parse_rules(["paths", "call-ids"]))
+RULES: Final = parse_rules(["paths", "call-ids"])
 STREAM: Final = "text/event-stream"
 
 
@@ -55,7 +54,7 @@ async def record(folder: Path, request: bytes, body: bytes) -> None:
     """Record this body as the response to this request."""
     async with (
         upstream(chunked(split_body(body))) as stub,
-        proxy("record", folder, stub.url, matching=RULES) as recording,
+        proxy("record", folder, stub.url, match_rules=RULES) as recording,
     ):
         await send_request(recording.url, request)
 
@@ -71,7 +70,7 @@ async def test_a_client_receives_its_own_ids_and_folders_at_every_pace(
         tmp_path, chat_request("/srv/a", "call_12345"), answer_stream("/srv/a", "call_12345")
     )
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=pace) as replaying:
+    async with proxy("replay", tmp_path, match_rules=RULES, pace=pace) as replaying:
         raw = await send_request(replaying.url, chat_request("/opt/longer", "mine_1"))
         journal_page = await send_request(replaying.url, b"GET /_proxy/journal HTTP/1.1\r\n\r\n")
 
@@ -87,7 +86,7 @@ async def test_each_client_receives_its_own_values_from_the_same_recording(tmp_p
     clients = [("/opt/b", "call_b0001"), ("/srv/a", "call_12345"), ("/opt/c", "call_c0001")]
 
     async with proxy(
-        "replay", tmp_path, matching=RULES, pace=TokenRatePace(100_000.0)
+        "replay", tmp_path, match_rules=RULES, pace=TokenRatePace(100_000.0)
     ) as replaying:
         responses = [await send_request(replaying.url, chat_request(*client)) for client in clients]
         renamed = [entry.renamed for entry in replaying.journal.entries]
@@ -105,7 +104,7 @@ async def test_an_answer_that_names_nothing_of_the_client_is_the_recorded_one(
     body = answer_stream("/srv/other", "call_00001")
     await record(tmp_path, chat_request("/srv/a", "call_12345"), body)
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
+    async with proxy("replay", tmp_path, match_rules=RULES, pace=InstantPace()) as replaying:
         raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890"))
 
     assert raw.body == body
@@ -117,7 +116,7 @@ async def test_the_cassette_stays_as_it_is(tmp_path: Path) -> None:
     )
     (before,) = load_cassettes(tmp_path)
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
+    async with proxy("replay", tmp_path, match_rules=RULES, pace=InstantPace()) as replaying:
         await send_request(replaying.url, chat_request("/opt/b", "call_67890"))
 
     assert load_cassettes(tmp_path) == [before]
@@ -138,10 +137,9 @@ async def test_the_answer_of_a_nearest_cassette_stays_as_it_was_recorded(tmp_pat
     """The first id of the cassette need not correspond to the first id of the request."""
     body = answer_stream("/srv/a", "call_12345")
     await record(tmp_path, chat_request("/srv/a", "call_12345"), body)
-    nearest_matching = MatchingOptions(rules=RULES.rules, nearest=0.6)
 
     async with proxy(
-        "replay", tmp_path, matching=nearest_matching, pace=InstantPace()
+        "replay", tmp_path, match_rules=RULES, nearest=0.6, pace=InstantPace()
     ) as replaying:
         raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890", seed=1))
 

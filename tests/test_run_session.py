@@ -8,7 +8,6 @@ import pytest
 
 from cli_process import running_server
 from in_process_proxy import proxy
-from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import send_request
 from stored_cassettes import (
     DONE_EVENT,
@@ -20,8 +19,6 @@ from stored_cassettes import (
 )
 from stub_upstream import chunked, upstream
 
-SESSION_OPTIONS = MatchingOptions(session="mine")
-
 
 def cassette_folders(folder: Path) -> list[str]:
     """Return the top-level library folder of each cassette."""
@@ -31,7 +28,7 @@ def cassette_folders(folder: Path) -> list[str]:
 
 async def test_a_session_is_recorded_below_its_own_folder(tmp_path: Path) -> None:
     async with upstream(chunked([chat_event("hi"), DONE_EVENT])) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=SESSION_OPTIONS) as server:
+        async with proxy("record", tmp_path, provider.url, session="mine") as server:
             await send_request(server.url, raw_chat_request())
 
     assert cassette_folders(tmp_path) == ["@mine"]
@@ -39,7 +36,7 @@ async def test_a_session_is_recorded_below_its_own_folder(tmp_path: Path) -> Non
 
 async def test_a_request_that_names_a_session_keeps_it(tmp_path: Path) -> None:
     async with upstream(chunked([chat_event("hi"), DONE_EVENT])) as provider:
-        async with proxy("record", tmp_path, provider.url, matching=SESSION_OPTIONS) as server:
+        async with proxy("record", tmp_path, provider.url, session="mine") as server:
             await send_request(server.url, raw_chat_request("a", "x-llm-proxy-session: by-header"))
             await send_request(
                 server.url, raw_chat_request("b", path="/@by-path/v1/chat/completions")
@@ -58,7 +55,7 @@ async def test_its_own_takes_are_replayed_and_the_default_sessions_where_it_has_
     )
     write_cassettes(tmp_path, raw_chat_request("b"), text_response("of default"))
 
-    async with proxy("replay", tmp_path, matching=SESSION_OPTIONS) as server:
+    async with proxy("replay", tmp_path, session="mine") as server:
         answers = [
             (await send_request(server.url, raw_chat_request(content))).body for content in "ab"
         ]

@@ -40,7 +40,6 @@ from llm_proxy.modes.simulate import ResponseStore, StoredResponse
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
 from llm_proxy.scenario.render import response_actions
 from llm_proxy.shell.running.proxy import RunningProxy
-from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.synthesis import lorem_words, synthesize_response
 from llm_proxy.turns import ToolCall, Turn
 from raw_http import RawResponse, build_http_request, open_line, send_request
@@ -64,9 +63,11 @@ async def simulating(
     path = folder / "scenarios.yaml"
     if scenario:
         path.write_text(scenario, "utf-8")
-    options = SimulationOptions(scenarios=path if scenario else None, **fields.pop("how", {}))
     async with proxy(
-        "simulate", folder, simulating=options, **{"pace": InstantPace(), **fields}
+        "simulate",
+        folder,
+        scenarios=path if scenario else None,
+        **{"pace": InstantPace(), **fields},
     ) as server:
         yield server
 
@@ -545,9 +546,7 @@ async def test_node_clients_receive_the_same(judge: str, tmp_path: Path) -> None
         judge_runner.JudgeRequest(name, dialect, "m", scenario_id, mode == "stream", tools=True)
         for name, (scenario_id, dialect, mode, _) in cases.items()
     ]
-    async with proxy(
-        "simulate", tmp_path, simulating=SimulationOptions(scenarios=FOLDER)
-    ) as server:
+    async with proxy("simulate", tmp_path, scenarios=FOLDER) as server:
         answers = await judge_runner.run_judge(judge, server.url, judge_requests)
 
     assert {item.id: _comparable(asdict(item), cases[item.id][3]) for item in answers} == {

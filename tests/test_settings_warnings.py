@@ -9,8 +9,7 @@ import pytest
 
 from in_process_proxy import settings
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.shell.running.settings import SimulationOptions
-from llm_proxy.shell.running.settings_checks import settings_warnings
+from llm_proxy.shell.running.settings import settings_warnings
 
 _NO_SIMULATION = "no effect: nothing is simulated in this run; "
 _ON_MISS_HINT = "give --on-miss scenario to have answered so what is not on disk"
@@ -18,7 +17,7 @@ _ON_MISS_HINT = "give --on-miss scenario to have answered so what is not on disk
 
 def warnings_for(folder: Path, mode: str, on_miss: str, **simulation: Any) -> list[str]:
     """The warnings, except the one about an empty library."""
-    run_settings = settings(folder, on_miss=on_miss, simulating=SimulationOptions(**simulation))
+    run_settings = settings(folder, on_miss=on_miss, **simulation)
     return [
         settings_warning
         for settings_warning in settings_warnings(mode, run_settings)
@@ -71,9 +70,7 @@ def test_no_warning_about_options_that_are_not_given(tmp_path: Path, mode: str) 
 
 def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:
     faults = (parse_rule("hang"),)
-    run_settings = settings(
-        tmp_path, on_miss="fail", simulating=SimulationOptions(silence=7.0), faults=faults
-    )
+    run_settings = settings(tmp_path, on_miss="fail", silence=7.0, faults=faults)
     assert [
         settings_warning
         for settings_warning in settings_warnings("replay", run_settings)

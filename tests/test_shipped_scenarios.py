@@ -16,7 +16,6 @@ import sdk_conversations
 from conversation_plans import ConversationPlan, SdkResponse
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.scenarios.files import load_scenarios
 from sdk_conversations import CONVERSATION_RUNNERS
 from shipped_scenarios import (
@@ -134,8 +133,7 @@ async def _run_shipped(dialect: str, folder: Path) -> ShippedRun:
         for name, conversation in make_conversations(dialect, mode).items()
     ]
     mock = json.dumps(yaml.safe_load(MOCK.read_text("utf-8"))["mock"])
-    simulation = SimulationOptions(scenarios=FOLDER, mock=mock)
-    async with proxy("simulate", folder, simulating=simulation, pace=InstantPace()) as server:
+    async with proxy("simulate", folder, scenarios=FOLDER, mock=mock, pace=InstantPace()) as server:
         turn_lists = await CONVERSATION_RUNNERS[dialect](server.url, conversations)
         await wait_until(lambda: server.server.active_request_count == 0)
     statuses: dict[str, list[int]] = {item.id: [] for item in conversations}

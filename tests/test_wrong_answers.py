@@ -19,7 +19,6 @@ from cli_process import run_command, running_server
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import build_http_request, send_request
 from stored_cassettes import DONE_EVENT, chat_event
 from stub_upstream import Connection, chunked, upstream
@@ -224,11 +223,10 @@ RULES: Final = parse_rules(["timestamps", "uuids", "regex=20[0-9]+", "ignore=$.m
 async def test_rules_ignore_what_they_name_and_nothing_else(
     tmp_path: Path, requests: tuple[bytes, ...]
 ) -> None:
-    matching = MatchingOptions(rules=RULES)
     async with upstream(_answer_by_number) as live:
-        async with proxy("record", tmp_path, live.url, matching=matching) as recording:
+        async with proxy("record", tmp_path, live.url, match_rules=RULES) as recording:
             recorded = await _send_each(recording.url, requests)
-    async with proxy("replay", tmp_path, pace=INSTANT, matching=matching) as replaying:
+    async with proxy("replay", tmp_path, pace=INSTANT, match_rules=RULES) as replaying:
         replayed = await _send_each(replaying.url, requests)
 
     assert replayed == recorded == _answer_bodies(range(1, len(requests) + 1))
@@ -376,11 +374,11 @@ class TestRules:
     async def test_what_was_recorded_exactly_is_found_by_a_rule_that_came_later(
         self, tmp_path: Path
     ) -> None:
-        matching = MatchingOptions(rules=parse_rules(["ignore=$.seed"]))
+        rules = parse_rules(["ignore=$.seed"])
         async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
                 await send_request(recording.url, chat_request(seed=1))
-        async with proxy("replay", tmp_path, pace=INSTANT, matching=matching) as replaying:
+        async with proxy("replay", tmp_path, pace=INSTANT, match_rules=rules) as replaying:
             replayed = await _send_each(
                 replaying.url, [chat_request(seed=1), chat_request(seed=2), chat_request()]
             )

@@ -1,7 +1,7 @@
 """The options: one table for the command line, the environment, settings files and `Settings`.
 
-The names of server options are those of the fields of `Settings` and its parts, and the keys of a
-settings file; the types of options parse their values.
+The names of server options are those of the fields of `Settings`, and the keys of a settings file;
+the types of options parse their values.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from llm_proxy.matching.option_grammar import parse_match_settings, parse_rule, 
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import DEFAULT_PROVIDER
 from llm_proxy.routing import is_valid_name
-from llm_proxy.shell.running.journal_file import check_writable
 from llm_proxy.shell.running.settings import (
-    LibraryChecks,
-    MatchingOptions,
     Settings,
-    SimulationOptions,
+    check_journal_path,
     checked_http_url,
     default_spool_folder,
     find_config,
     parse_upstreams,
     read_config,
+    read_fault_rules,
     state_folder,
 )
 
@@ -355,30 +353,23 @@ def build_settings(
     a `command`, base URLs in the environment become upstreams.  Raises `UsageError` for invalid
     values.
     """
-
-    def given(part: Any) -> dict[str, Any]:
-        """The values of the options that are named as fields of this part; without None."""
-        names = [field.name for field in fields(part) if values.get(field.name) is not None]
-        return {name: values[name] for name in names}
-
     upstreams, client_chosen_upstreams = all_upstreams(
         values["upstream"], adopts=bool(command) and contacts_provider
     )
     faults = values["fault"]
     if values["faults"] is not None:
-        from llm_proxy.shell.running.fault_rules import read_fault_rules  # noqa: PLC0415 # only where one is given
-
         faults += read_fault_rules(values["faults"])
     if values["journal"] is not None:
-        check_writable(values["journal"])
+        check_journal_path(values["journal"])
     default_values = {
         "port": 0 if command else DEFAULT_PORT,
         "spool": default_spool_folder(os.environ),
         "on_miss": "record",
     }
+    names = [field.name for field in fields(Settings) if values.get(field.name) is not None]
     return Settings(
         **default_values
-        | given(Settings)
+        | {name: values[name] for name in names}
         | {
             "upstreams": upstreams,
             "client_chosen_upstreams": client_chosen_upstreams,
@@ -386,14 +377,8 @@ def build_settings(
             "allow_origins": frozenset(values["allow_origin"]),
             "faults": faults,
             "state": state_folder(os.environ),
-            "matching": MatchingOptions(
-                session=values["session"],
-                rules=EXACT_MATCH if values["match"].is_exact else values["normalise"],
-                nearest=values["match"].minimum_similarity,
-                collapse_retries=values["collapse_retries"],
-            ),
-            "library_checks": LibraryChecks(**given(LibraryChecks)),
-            "simulating": SimulationOptions(**given(SimulationOptions)),
+            "match_rules": EXACT_MATCH if values["match"].is_exact else values["normalise"],
+            "nearest": values["match"].minimum_similarity,
         }
     )
 

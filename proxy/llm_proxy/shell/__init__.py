@@ -7,12 +7,8 @@ Nothing outside this folder and the entry points touches them.
         serving           the server at the command line: log, child process, signals, exit code
         end_of_run        what a run reports at its end
         listener          the listening sockets; closes and reopens them for the fault `refuse`
-        settings          flags, environment and file, as one frozen value
-        settings_checks   errors and warnings about settings at start
-        simulation        the simulate mode with its files, function and clock
-        fault_rules       files of fault rules, and the conditions of the run's faults
+        settings          flags, environment and files, as one frozen value, and their checks
         environment       environment variables of a child process
-        journal_file      writes the journal at the end of a run
         chaos             runs a command once per fault
     server       requests in, responses out
         server            guard, body, routing, the mode's response, faults, writing, journal

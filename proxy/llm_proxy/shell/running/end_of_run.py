@@ -1,14 +1,19 @@
-"""What a run reports at its end: on stderr, on a CI job's summary page, and by its exit code."""
+"""What a run reports at its end: its log, a CI job's summary page, its journal, its exit code."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import orjson
+
+from llm_proxy.ages import MaxAge
 from llm_proxy.display import count_with_noun, format_percent
 from llm_proxy.errors import LlmProxyError, printable_excerpt
 from llm_proxy.misses.run_summary import (
@@ -18,9 +23,9 @@ from llm_proxy.misses.run_summary import (
     render_summary,
 )
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.running.settings import LibraryChecks, Settings
-from llm_proxy.shell.server.journal import Journal, LibraryUsage
+from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.running.settings import Settings, resolve_link
+from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -30,16 +35,67 @@ _MAX_SHOWN_FILES: Final = 20
 """Maximum number of files in a message."""
 _MAX_PATH_CHARS: Final = 250
 """Maximum length of a path in the log."""
-_REPLAYING_MODES: Final = ("replay", "auto")
+_MISSING_RECORDING: Final = (
+    "an upstream's answer went to a client and into no recording; please report it"
+)
 
 
-def finish_library_usage(
-    mode: str, settings: Settings, library: Library, usage: LibraryUsage
-) -> None:
+async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command_line: str) -> bool:
+    """Log and write what the run reports; returns whether it has failed.
+
+    `command_line` is the operator's command.  Lost recordings, unused or too old cassettes, in
+    strict runs misses, and a journal that cannot be written fail a run.
+    """
+    journal = proxy.journal
+    usage, counts = journal.library_usage, journal.counts
+    upstream, recorder = proxy.upstream, proxy.recorder
+    if upstream is not None and recorder is not None and not recorder.is_disk_hanging:
+        # Also responses that may belong to another request.
+        missing_count = upstream.recorded_response_count - recorder.settled_count
+        for reason in (*upstream.surplus_warnings, *([_MISSING_RECORDING] * missing_count)):
+            journal.add_recording_failure(reason)
+            log.error("not recorded: %s", reason)
+    if mode in {"replay", "auto"}:
+        await asyncio.to_thread(_finish_library_usage, settings, proxy)
+    _log_summary(mode, journal)
+    if usage.unused_files:
+        log.error(
+            "not played in this run (--fail-on-unused): %s; see llm-proxy prune: %s",
+            count_with_noun(len(usage.unused_files), "cassette"),
+            _first_file_names(usage.unused_files),
+        )
+    max_age, too_old_cassettes = settings.max_age, usage.too_old_cassettes
+    too_old_fails = max_age is not None and max_age.fails_when_exceeded and bool(too_old_cassettes)
+    if too_old_cassettes and max_age is not None:
+        log.log(
+            logging.ERROR if too_old_fails else logging.WARNING,
+            "played, and older than %s: %s; record again: %s",
+            max_age,
+            count_with_noun(len(too_old_cassettes), "cassette"),
+            _first_file_names(cassette.file for cassette in too_old_cassettes),
+        )
+    if summary_path := os.environ.get(SUMMARY_FILE_VARIABLE):
+        _write_step_summary(summary_path, command_line, journal, max_age)
+    has_failed = (
+        bool(counts.lost_recordings)
+        or (settings.strict and bool(counts.missed or counts.unsuccessful))
+        or bool(usage.unused_files)
+        or too_old_fails
+    )
+    if settings.journal is not None:
+        try:
+            write_journal(settings.journal, journal.to_json_document())
+        except LlmProxyError as error:
+            log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
+            return True
+        log.info("journal in %s: see llm-proxy report %s", settings.journal, settings.journal)
+    return has_failed
+
+
+def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
     """Determine the unused cassettes, and store the played ones for `prune --unused-since`."""
-    if mode not in _REPLAYING_MODES:
-        return
-    if settings.library_checks.fail_on_unused:
+    usage, library = proxy.journal.library_usage, proxy.library
+    if settings.fail_on_unused:
         usage.determine_unused_files(library.unsorted_paths())
     if settings.state is not None and usage.played_file_names:
         try:
@@ -50,7 +106,7 @@ def finish_library_usage(
             log.info("it is not remembered which cassettes were played: %s", error)
 
 
-def log_summary(mode: str, journal: Journal) -> None:
+def _log_summary(mode: str, journal: Journal) -> None:
     """Log the counts of the run, and its misses."""
     counts = journal.counts
     if mode == "record":
@@ -89,40 +145,12 @@ def log_summary(mode: str, journal: Journal) -> None:
         log.error("lost: %s", count_with_noun(counts.lost_recordings, "recording"))
 
 
-def log_library_checks(usage: LibraryUsage, checks: LibraryChecks) -> None:
-    """Log the unused and the too old cassettes, as far as the checks are enabled."""
-    if usage.unused_files:
-        log.error(
-            "not played in this run (--fail-on-unused): %s; see llm-proxy prune: %s",
-            count_with_noun(len(usage.unused_files), "cassette"),
-            _first_file_names(usage.unused_files),
-        )
-    if usage.too_old_cassettes and checks.max_age is not None:
-        level = logging.ERROR if checks.max_age.fails_when_exceeded else logging.WARNING
-        files = [too_old_cassette.file for too_old_cassette in usage.too_old_cassettes]
-        cassette_count = count_with_noun(len(files), "cassette")
-        age = f"older than {checks.max_age}"
-        log.log(
-            level,
-            "played, and %s: %s; record again: %s",
-            age,
-            cassette_count,
-            _first_file_names(files),
-        )
-
-
-def write_step_summary(
-    command_line: str, journal: Journal, checks: LibraryChecks, environ: Mapping[str, str]
+def _write_step_summary(
+    summary_path: str, command_line: str, journal: Journal, max_age: MaxAge | None
 ) -> None:
-    """Append this run to the CI job's summary, if there is one and anything to report.
-
-    `command_line` is the operator's command.  Never raises.
-    """
-    summary_path = environ.get(SUMMARY_FILE_VARIABLE, "")
-    if not summary_path:
-        return
+    """Append this run to the CI job's summary, if there is anything to report."""
     usage = journal.library_usage
-    age_suffix = "" if checks.max_age is None else f", and older than {checks.max_age}"
+    age_suffix = "" if max_age is None else f", and older than {max_age}"
     nearest_counts = Counter(
         (
             f"{entry.method} {entry.path}",
@@ -168,19 +196,19 @@ def write_step_summary(
         )
 
 
-def has_failed(journal: Journal, settings: Settings) -> bool:
-    """Whether lost recordings, unused or too old cassettes, or in strict runs misses, fail it."""
-    counts, usage = journal.counts, journal.library_usage
-    max_age = settings.library_checks.max_age
-    return (
-        bool(counts.lost_recordings)
-        or (settings.strict and bool(counts.missed or counts.unsuccessful))
-        or bool(usage.unused_files)
-        or (max_age is not None and max_age.fails_when_exceeded and bool(usage.too_old_cassettes))
-    )
-
-
 def _first_file_names(files: Iterable[str]) -> str:
     names = [printable_excerpt(file, _MAX_PATH_CHARS) for file in files]
     more = len(names) - _MAX_SHOWN_FILES
     return ", ".join(names[:_MAX_SHOWN_FILES]) + (f", and {more} more" if more > 0 else "")
+
+
+def write_journal(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a journal document atomically.  Raises `LlmProxyError` if that fails."""
+    target = resolve_link(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None

@@ -11,9 +11,10 @@ from llm_proxy.providers import (
     API_KEY_VARIABLES,
     BASE_URL_VARIABLES,
     COMMON_BASE_URL_VARIABLES,
+    DEFAULT_PROVIDER,
     upstream_url,
 )
-from llm_proxy.shell.running.settings import checked_http_url
+from llm_proxy.shell.running.settings import Settings, checked_http_url
 
 DUMMY_KEY: Final = "llm-proxy-replay"
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -106,3 +107,22 @@ def export_lines(url: str) -> list[str]:
     return [
         f"export {name}={url}{BASE_URL_VARIABLES[name].path}" for name in COMMON_BASE_URL_VARIABLES
     ]
+
+
+def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """A warning if live requests would be sent with dummy API keys; empty if not."""
+    if mode != "auto" or not settings.may_go_live(mode) or DEFAULT_PROVIDER in settings.upstreams:
+        return ""
+    names = [
+        name
+        for name in missing_key_variables(environ)
+        if (provider := API_KEY_VARIABLES[name]) not in settings.upstreams  # it may need no key
+        and upstream_url(provider, {}) is not None
+    ]
+    if not names:
+        return ""
+    verb, dummy_noun = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
+    return (
+        f"{', '.join(names)} {verb} not set: the command has {dummy_noun}, which live requests "
+        "will not be served with where a key is asked for"
+    )

@@ -5,26 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Final, Literal, TypeVar, cast
 
 from aiohttp import web
 
-from llm_proxy.faults.engine import FaultEngine
-from llm_proxy.modes import AutoMode, Mode, RecordMode, ReplayMode, SimulateMode, TakePlayer
+from llm_proxy.errors import UsageError
+from llm_proxy.faults.engine import FaultEngine, FaultEngineConfig
+from llm_proxy.faults.kind import AtFraction
+from llm_proxy.modes import (
+    AutoMode,
+    Mode,
+    RecordMode,
+    ReplayMode,
+    SimulateMode,
+    SimulationSettings,
+    TakePlayer,
+)
+from llm_proxy.modes.simulate import RespondFunction
 from llm_proxy.pacing import PaceRegistry
 from llm_proxy.routing import RoutingSettings
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import MockSpec
+from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTakes
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
-from llm_proxy.shell.running.fault_rules import check_live_rules, fault_engine_config
 from llm_proxy.shell.running.listener import ListenerGate, listen
-from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
-from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
+from llm_proxy.shell.running.settings import ClockKind, Settings, check_folders
+from llm_proxy.shell.scenarios.library import ScenarioLibrary
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, RequestLimits
@@ -32,6 +49,8 @@ from llm_proxy.shell.server.journal import Journal, LibraryUsage
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -46,6 +65,8 @@ _KEEPALIVE_TIMEOUT_S: Final = 75.0
 _SWITCH_INTERVAL_S: Final = 0.0005
 """Thread switch interval in seconds: a busy thread yields to the event loop after it."""
 _MAX_HEADER_BYTES: Final = 64 * 1024
+_FIXED_EPOCH_S: Final = 1_767_225_600
+"""The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
 
 
 @dataclass
@@ -92,20 +113,25 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
 
     Raises `UsageError` if the settings do not allow it to run.
     """
-    check_live_rules(mode, settings.faults)
+    for rule in settings.faults:
+        if mode == "record" and isinstance(rule.location, AtFraction):
+            raise UsageError(
+                f"fault '{rule.text}': nobody knows the length of a live stream beforehand, so "
+                "fraction= has no meaning in record: place it by after=, bytes=, ms= or at="
+            )
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    journal = Journal(LibraryUsage(settings.cassettes, settings.library_checks.max_age))
+    journal = Journal(LibraryUsage(settings.cassettes, settings.max_age))
     paces = PaceRegistry(settings.pace, settings.seed)
     library = Library(settings.cassettes)
     recorder: SpoolRecorder | None = None
     upstream: LiveUpstream | None = None
     takes: LibraryTakes | None = None
     async with AsyncExitStack() as stack:  # it stops the server before it files the recordings
-        if may_record(mode, settings):
+        if settings.may_record(mode):
             await asyncio.to_thread(check_folders, settings)
         simulate_mode: SimulateMode | None = None
-        if is_simulating(mode, settings):
-            simulate_mode = await make_simulate_mode(mode, settings, paces)
+        if settings.simulates(mode):
+            simulate_mode = await _make_simulate_mode(mode, settings, paces)
         if mode != "simulate":
             await asyncio.to_thread(library.refresh)
         if mode in {"record", "auto"}:
@@ -117,17 +143,19 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
                 idle_timeout_s=settings.idle_timeout,
                 proxy_url=settings.upstream_proxy,
                 finish_on_disconnect=settings.finish_on_disconnect,
-                signs_requests=settings.sign is not None
-                and (mode == "record" or auto_may_go_live(settings)),
+                signs_requests=settings.sign is not None and settings.may_go_live(mode),
             )
             upstream = await stack.enter_async_context(LiveUpstream(upstream_settings))
         if mode in {"replay", "auto"}:
             takes = LibraryTakes(
-                library, allow_partial=settings.allow_partial, rules=settings.matching.rules
+                library, allow_partial=settings.allow_partial, rules=settings.match_rules
             )
         active_mode = _make_mode(mode, settings, paces, takes, upstream, recorder, simulate_mode)
 
-        engine = FaultEngine(settings.faults, fault_engine_config(settings))
+        engine = FaultEngine(
+            settings.faults,
+            FaultEngineConfig(settings.seed, settings.silence * 1000, _epoch_clock(settings.clock)),
+        )
         journal.rule_documents = lambda: [
             active_rule.to_json_fields() for active_rule in engine.active_rules
         ]
@@ -143,8 +171,8 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         admission = RequestAdmission(
             RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym),
             RequestLimits(settings.max_body),
-            RoutingSettings(settings.matching.session, settings.matching.rules),
-            RetryTracker() if settings.matching.collapse_retries else None,
+            RoutingSettings(settings.session, settings.match_rules),
+            RetryTracker() if settings.collapse_retries else None,
         )
         server = ProxyServer(active_mode, admission, journal, control_pages, fault_middleware)
         connection_factory = server.connection_factory(
@@ -180,7 +208,7 @@ def _make_mode(
     simulate_mode: SimulateMode | None,
 ) -> Mode:
     if takes is not None:
-        player = TakePlayer(paces, SequentialOffload(), settings.matching.nearest)
+        player = TakePlayer(paces, SequentialOffload(), settings.nearest)
         if upstream is None or recorder is None:
             return ReplayMode(takes, player, settings.after_last, simulate_mode)
         on_miss = "fail" if settings.on_miss == "scenario" else settings.on_miss
@@ -214,3 +242,110 @@ async def _make_recorder(
     )
     await recorder.wait_until_scanned()
     return recorder
+
+
+async def _make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry) -> SimulateMode:
+    """The simulate mode, used by itself or as the fallback of `mode`.
+
+    Raises `UsageError` for scenario files with mistakes, an invalid mock, and a function that
+    cannot be imported.
+    """
+    mock = loading.parse_struct(MockSpec, "--mock", settings.mock) if settings.mock else None
+
+    async def without_files() -> ScenarioSet:
+        return ScenarioSet(mock=mock)
+
+    scenario_source = without_files
+    if settings.scenarios is not None:
+        library = ScenarioLibrary(settings.scenarios, mock=mock)
+        await asyncio.to_thread(library.load)
+        scenario_source = library.current_scenarios
+    simulation_settings = SimulationSettings(
+        seed=settings.seed,
+        get_unix_time=_epoch_clock(settings.clock),
+        get_cpu_time_s=time.thread_time,
+        pace_source=paces,
+        max_silence_ms=settings.silence * 1000,
+        synthesizes_unmatched=settings.on_unknown == "synthesis",
+        offload=run_in_thread,
+        is_fallback=mode != "simulate",
+        respond_function=await asyncio.to_thread(_import_function, settings.respond)
+        if settings.respond
+        else None,
+    )
+    return SimulateMode(scenario_source, simulation_settings)
+
+
+def _epoch_clock(clock: ClockKind) -> Callable[[], int]:
+    """The clock for times in responses: it returns s since 1970."""
+    if clock == "fixed":
+        return lambda: _FIXED_EPOCH_S
+    return lambda: int(datetime.now(UTC).timestamp())
+
+
+def _import_function(function_path: str) -> RespondFunction:
+    """Import `module:function`; modules in the working folder are found too."""
+    module, colon, attribute = function_path.partition(":")
+    if not colon or not module or not attribute:
+        raise UsageError(
+            f"--respond {function_path}: write MODULE:FUNCTION, such as answers:respond"
+        )
+    working_folder = str(Path.cwd())
+    if working_folder not in sys.path:
+        sys.path.insert(0, working_folder)
+    try:
+        imported = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--respond {function_path}: there is no module {error.name}") from None
+    except AttributeError:
+        raise UsageError(f"--respond {function_path}: {module} has no {attribute}") from None
+    except Exception as error:
+        raise UsageError(f"--respond {function_path}: {module} fails to load: {error}") from error
+    if not callable(imported):
+        raise UsageError(f"--respond {function_path}: {attribute} is no function")
+    function: RespondFunction = imported
+    return function
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Run a function in a daemon thread, which does not delay the end of the process.
+
+    asyncio's own threads are waited for at exit, however long they take.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def resolve_future(value: T | None, error: BaseException | None) -> None:
+        if future.done():  # cancelled
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast("T", value))
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = function()
+        except BaseException as raised:
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(resolve_future, value, error)
+
+    threading.Thread(target=run, name="aside", daemon=True).start()
+    return await future  # until the function returns or the client leaves
+
+
+class SequentialOffload:
+    """Runs functions in threads, one at a time.
+
+    Concurrent ones would each be slower, and the event loop would run less often.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, function: Callable[[], T], /) -> T:
+        """The function's result."""
+        async with self._lock:
+            return await run_in_thread(function)

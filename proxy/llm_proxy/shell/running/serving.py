@@ -1,4 +1,4 @@
-"""Runs a server at the command line: log, child process, signals, and what is left at the end."""
+"""Runs a server at the command line: log, child process, signals, exit code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from typing import IO, Final
 import orjson
 
 from llm_proxy.display import count_with_noun
-from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.shell.running import end_of_run, journal_file
-from llm_proxy.shell.running.environment import child_environment, export_lines
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.running import end_of_run
+from llm_proxy.shell.running.environment import (
+    child_environment,
+    dummy_key_warning,
+    export_lines,
+)
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, run_proxy
-from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.settings_checks import dummy_key_warning, settings_warnings
-from llm_proxy.shell.running.simulation import is_simulating
-from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.running.settings import Settings, settings_warnings
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -68,22 +69,19 @@ async def _serve_until_stopped(
         with _write_port_file(settings.port_file, proxy.url):
             for warning in warnings:
                 log.warning("%s", warning)
-            log.info("%s on %s, %s", mode, proxy.url, _sources_description(mode, settings))
+            sources = [] if mode == "simulate" else [f"cassettes in {settings.cassettes}"]
+            if settings.simulates(mode):
+                scenarios = settings.scenarios
+                sources.append("no scenarios" if scenarios is None else f"scenarios in {scenarios}")
+            log.info("%s on %s, %s", mode, proxy.url, ", ".join(sources))
             if settings.pace.is_random and mode != "record":
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
             environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
             if command and (key_warning := dummy_key_warning(mode, settings, os.environ)):
                 log.info("%s", key_warning)
             code = await _run_until_stopped(proxy, command, environment, stop_signals)
-    _log_lost_recordings(proxy)
-    usage = proxy.journal.library_usage
-    await asyncio.to_thread(end_of_run.finish_library_usage, mode, settings, proxy.library, usage)
-    end_of_run.log_summary(mode, proxy.journal)
-    end_of_run.log_library_checks(usage, settings.library_checks)
-    end_of_run.write_step_summary(command_line, proxy.journal, settings.library_checks, os.environ)
+    has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
-    is_journal_written = _write_journal(settings.journal, proxy.journal)
-    has_failed = not is_journal_written or end_of_run.has_failed(proxy.journal, settings)
     return code or int(has_failed), is_disk_hanging
 
 
@@ -211,43 +209,6 @@ def _write_port_file(path: Path | None, url: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
-
-
-def _log_lost_recordings(proxy: RunningProxy) -> None:
-    """Report responses that should have been recorded and were not, whatever the cause.
-
-    Responses that may belong to another request are reported as well.
-    """
-    upstream, recorder = proxy.upstream, proxy.recorder
-    if upstream is None or recorder is None or recorder.is_disk_hanging:
-        return
-    missing_reason = "an upstream's answer went to a client and into no recording; please report it"
-    missing_reasons = [missing_reason] * (upstream.recorded_response_count - recorder.settled_count)
-    for reason in (*upstream.surplus_warnings, *missing_reasons):
-        proxy.journal.add_recording_failure(reason)
-        log.error("not recorded: %s", reason)
-
-
-def _write_journal(path: Path | None, journal: Journal) -> bool:
-    """Write the journal if a path is given; returns False if that fails."""
-    if path is None:
-        return True
-    try:
-        journal_file.write_journal(path, journal.to_json_document())
-    except LlmProxyError as error:
-        log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
-        return False
-    log.info("journal in %s: see llm-proxy report %s", path, path)
-    return True
-
-
-def _sources_description(mode: ModeName, settings: Settings) -> str:
-    scenarios = settings.simulating.scenarios
-    scenario_text = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
-    if mode == "simulate":
-        return scenario_text
-    scenario_suffix = f", {scenario_text}" if is_simulating(mode, settings) else ""
-    return f"cassettes in {settings.cassettes}{scenario_suffix}"
 
 
 class _JsonFormatter(logging.Formatter):

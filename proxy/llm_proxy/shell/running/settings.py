@@ -1,22 +1,26 @@
-"""The frozen settings of a server, from flags, environment and file."""
+"""The frozen settings of a server, from flags, environment and files, and their checks at start."""
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from llm_proxy import providers
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable_excerpt
-from llm_proxy.faults.rule import FaultRule
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.pacing import Pace
+from llm_proxy.shell.library.library import walk_cassettes
 from llm_proxy.take_numbers import AfterLast, OnMiss
 
 ClockKind = Literal["fixed", "real"]
@@ -35,47 +39,12 @@ _MAX_BARE_HOST_CHARS: Final = 15
 """Maximum length of a URL without `.`, `:` and `/` that is shown: a longer one may be a key."""
 _MAX_URL_CHARS: Final = 200
 """Maximum length of a URL in a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationOptions:
-    """Options for scripted and synthesised responses."""
-
-    scenarios: Path | None = None
-    """A scenario document, or a folder of them."""
-    mock: str = ""
-    """A mock's options, as YAML or JSON."""
-    respond: str = ""
-    """`module:function`, which a mock calls for its responses."""
-    on_unknown: OnUnknown = "error"
-    clock: ClockKind = "fixed"
-    silence: float = 660.0
-    """Seconds after which a scripted time-out ends if the client does not: one minute more than the
-    default timeout of the OpenAI and Anthropic SDKs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatchingOptions:
-    """Options for matching requests with cassettes."""
-
-    session: str = DEFAULT_SESSION
-    """The session of requests that name none."""
-    rules: RuleSet = NO_RULES
-    """The matching rules that keys are computed by."""
-    nearest: float | None = None
-    """Minimum similarity, from 0 to 1, of a cassette that answers if none matches; None for no
-    such answers."""
-    collapse_retries: bool = False
-    """Whether an SDK's retries count as one request."""
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryChecks:
-    """Checks of the library at the end of a run."""
-
-    fail_on_unused: bool = False
-    """Whether a cassette that was not played fails the run."""
-    max_age: MaxAge | None = None
+_MAX_RULES_FILE_BYTES: Final = 1024 * 1024
+"""Maximum size of a file of fault rules."""
+_SIMULATION_OPTIONS: Final = ("scenarios", "mock", "respond", "on_unknown", "clock", "silence")
+_SHARED_WITH_FAULTS: Final = ("silence", "clock")
+"""Simulation options that faults use as well."""
+_SUPPORTS_EFFECTIVE_IDS: Final = os.access in os.supports_effective_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +75,30 @@ class Settings:
     """Providers whose base URL came from a client's variable, and so replaces our `/v1`."""
     sign: SigningMethod | None = None
     """None passes the clients' credentials on."""
-    matching: MatchingOptions = MatchingOptions()
-    library_checks: LibraryChecks = LibraryChecks()
-    simulating: SimulationOptions = SimulationOptions()
+    session: str = DEFAULT_SESSION
+    """The session of requests that name none."""
+    match_rules: RuleSet = NO_RULES
+    """The matching rules that keys are computed by."""
+    nearest: float | None = None
+    """Minimum similarity, from 0 to 1, of a cassette that answers if none matches; None for no
+    such answers."""
+    collapse_retries: bool = False
+    """Whether an SDK's retries count as one request."""
+    fail_on_unused: bool = False
+    """Whether a cassette that was not played fails the run."""
+    max_age: MaxAge | None = None
+    """The age beyond which a cassette that is played is reported."""
+    scenarios: Path | None = None
+    """A scenario document, or a folder of them."""
+    mock: str = ""
+    """A mock's options, as YAML or JSON."""
+    respond: str = ""
+    """`module:function`, which a mock calls for its responses."""
+    on_unknown: OnUnknown = "error"
+    clock: ClockKind = "fixed"
+    silence: float = 660.0
+    """Seconds after which a scripted time-out ends if the client does not: one minute more than the
+    default timeout of the OpenAI and Anthropic SDKs."""
     seed: int = 0
     """The seed of generated ids and of all chance."""
     faults: tuple[FaultRule, ...] = ()
@@ -118,6 +108,18 @@ class Settings:
     """The file that the journal is written to at the end."""
     state: Path | None = None
     """The folder of the last played times; None to store none."""
+
+    def may_record(self, mode: str) -> bool:
+        """Whether this mode can record, with these settings."""
+        return mode == "record" or (mode == "auto" and self.on_miss == "record")
+
+    def may_go_live(self, mode: str) -> bool:
+        """Whether this mode can send requests to providers, with these settings."""
+        return mode == "record" or (mode == "auto" and self.on_miss in {"record", "passthrough"})
+
+    def simulates(self, mode: str) -> bool:
+        """Whether scenarios can answer requests in this mode, with these settings."""
+        return mode == "simulate" or (mode in {"replay", "auto"} and self.on_miss == "scenario")
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
@@ -242,3 +244,106 @@ def _parse_toml(path: Path) -> dict[str, Any]:
 def is_ci(environ: Mapping[str, str]) -> bool:
     """Whether this runs in CI, where `auto` only replays and records nothing."""
     return environ.get("CI", "").lower() not in {"", "0", "false"}
+
+
+def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
+    """The rules in a file.  Raises `UsageError` if it is unreadable or invalid."""
+    from llm_proxy.scenario.documents import loading  # noqa: PLC0415 # only where a file is given
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_RULES_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_RULES_FILE_BYTES:
+        raise UsageError(f"--faults {path}: it is larger than {_MAX_RULES_FILE_BYTES} bytes")
+    return parse_rules(
+        loading.parse_struct(FaultRulesFile, str(path), data, list_field="faults").faults
+    )
+
+
+def check_journal_path(path: Path) -> None:
+    """Raise `UsageError` if the file could not be written; creates nothing."""
+    folder = resolve_link(path).parent
+    if path.is_dir():
+        raise UsageError(f"--journal {path} is a folder: name a file in it")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--journal {path} is a device or the like: name a plain file")
+    if not folder.is_dir():
+        raise UsageError(f"--journal {path}: there is no folder {folder}; make it, or name another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--journal {path} cannot be written: you may not write to {folder}; give a folder "
+            "where you may"
+        )
+
+
+def resolve_link(path: Path) -> Path:
+    """The target of a symbolic link, so that replacing it keeps the link."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()
+
+
+def check_folders(settings: Settings) -> None:
+    """Raise `UsageError` if recordings could not be written; creates nothing."""
+    for option, folder in (("--cassettes", settings.cassettes), ("--spool", settings.spool)):
+        path = folder.absolute()
+        # A broken link counts as existing.
+        existing = next(item for item in (path, *path.parents) if os.path.lexists(item))
+        if not existing.is_dir():
+            raise UsageError(
+                f"{option} {folder} cannot be written: {existing} is no folder; give one that you "
+                "may write to"
+            )
+        if not os.access(existing, os.W_OK | os.X_OK, effective_ids=_SUPPORTS_EFFECTIVE_IDS):
+            raise UsageError(
+                f"{option} {folder} cannot be written: you may not write to {existing}; give a "
+                "folder where you may"
+            )
+
+
+def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
+    """A warning for each setting that is valid but probably not what is meant."""
+    given = {"--fail-on-unused": settings.fail_on_unused, "--max-age": settings.max_age}
+    unused = [option for option, value in given.items() if value]
+    if unused and mode in {"record", "simulate"}:
+        verb = "is" if len(unused) == 1 else "are"
+        yield f"{' and '.join(unused)} {verb} without effect: {mode} plays no cassette"
+    if mode == "simulate":
+        return
+    without_effect = [
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(Settings)
+        if field.name in _SIMULATION_OPTIONS
+        and getattr(settings, field.name) != field.default
+        and not (field.name in _SHARED_WITH_FAULTS and settings.faults)
+    ]
+    if without_effect and not settings.simulates(mode):
+        verb = "has" if len(without_effect) == 1 else "have"
+        hint = (
+            "record has the provider answer everything; llm-proxy simulate needs none"
+            if mode == "record"
+            else "give --on-miss scenario to have answered so what is not on disk"
+        )
+        yield (
+            f"{', '.join(without_effect)} {verb} no effect: nothing is simulated in this run; "
+            f"{hint}"
+        )
+    if mode == "replay":
+        if not any(walk_cassettes(settings.cassettes)):
+            folder_exists = settings.cassettes.exists()
+            problem = "holds no cassettes" if folder_exists else "does not exist"
+            yield (
+                f"{settings.cassettes}/ {problem}: every request will be a miss; record some with "
+                "llm-proxy record"
+                + ("" if folder_exists else ", or give --cassettes the folder that has them")
+            )
+        return
+    known_names = [*(provider.name for provider in providers.PROVIDERS), providers.DEFAULT_PROVIDER]
+    for name, url in settings.upstreams.items():
+        if name not in known_names:
+            close_matches = difflib.get_close_matches(name.lower(), known_names, 1)
+            hint = f" (did you mean {close_matches[0]}?)" if close_matches else ""
+            yield (
+                f"--upstream {name}={url}: no path belongs to {name}; it is used for "
+                f"/~{name}/... alone{hint}"
+            )
