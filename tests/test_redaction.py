@@ -239,7 +239,7 @@ def redacted_reads(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
     out = [
         item for at, piece in enumerate(pieces) for item in redactor.feed(Read(float(at), piece))
     ]
-    return [item.redacted_read for item in out + redactor.flush()]
+    return [Read(item.at_ms, item.received_bytes) for item in out + redactor.flush()]
 
 
 def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
@@ -259,24 +259,24 @@ def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> Non
 
 def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
+    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(1.0, b"a ")]
     assert redactor.feed(Read(2.0, b"re")) == []
     assert redactor.feed(Read(3.0, b"t b")) == [
-        RedactedPiece(Read(1.0, PLACEHOLDER_BYTES), is_continuation=True),
-        RedactedPiece(Read(3.0, b" b")),
+        RedactedPiece(1.0, PLACEHOLDER_BYTES, is_continuation=True),
+        RedactedPiece(3.0, b" b"),
     ]
     assert redactor.replaced_count == 1
 
 
 def test_a_partial_secret_is_released_with_its_read_time() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
+    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(1.0, b"a ")]
     assert redactor.feed(Read(2.0, b"ond")) == [
-        RedactedPiece(Read(1.0, b"sec"), is_continuation=True),
-        RedactedPiece(Read(2.0, b"ond")),
+        RedactedPiece(1.0, b"sec", is_continuation=True),
+        RedactedPiece(2.0, b"ond"),
     ]
     assert redactor.feed(Read(3.0, b"sec")) == []
-    assert redactor.flush() == [RedactedPiece(Read(3.0, b"sec"))]
+    assert redactor.flush() == [RedactedPiece(3.0, b"sec")]
     assert redactor.flush() == []
     assert redactor.replaced_count == 0
 
@@ -284,7 +284,7 @@ def test_a_partial_secret_is_released_with_its_read_time() -> None:
 def test_without_secrets_reads_go_through() -> None:
     redactor = Redactor([])
     read = Read(1.0, b"abc")
-    assert redactor.feed(read) == [RedactedPiece(read)]
+    assert redactor.feed(read) == [RedactedPiece(read.at_ms, read.received_bytes)]
     assert redactor.flush() == []
 
 
@@ -336,9 +336,7 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     redactor = Redactor(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
-        held_data = b"".join(
-            held_read.redacted_read.received_bytes for held_read in redactor._held_pieces
-        )
+        held_data = b"".join(held_read.received_bytes for held_read in redactor._held_pieces)
         assert not held_data or any(
             secret.startswith(held_data) and secret != held_data for secret in secrets
         )

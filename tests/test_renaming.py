@@ -20,7 +20,7 @@ from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Read, ResponseHead
-from llm_proxy.framing import eventstream, frame_edits
+from llm_proxy.framing import eventstream
 from llm_proxy.turns import Part, Text, ToolCall, Turn
 from llm_proxy.value_replacement import (
     ValueReplacements,
@@ -223,7 +223,7 @@ def test_frames_have_their_new_length() -> None:
 
     assert {item.codec_name for item in renamed} == {eventstream.CODEC_NAME}
     assert all(
-        frame_edits.is_intact_frame(frame) for item in renamed for frame in item.framed_messages
+        eventstream.is_intact_frame(frame) for item in renamed for frame in item.framed_messages
     )
 
 

@@ -20,9 +20,9 @@ from itertools import accumulate
 from typing import Final
 
 from llm_proxy.exchange import Read
-from llm_proxy.framing import eventstream, frame_edits
+from llm_proxy.framing import eventstream, message_edits
 from llm_proxy.framing.eventstream import MAX_FRAME_BYTES, PRELUDE_BYTES, EventStreamSplitter
-from llm_proxy.framing.frame_edits import ByteEdit
+from llm_proxy.framing.message_edits import ByteEdit
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
 
 _BYTES_FIELD: Final = b'"bytes"'
@@ -38,14 +38,8 @@ class FrameRedactor:
         self._redactor = redactor
         self._pending = bytearray()
         """Bytes not yet returned: the beginning of a frame."""
-        self._clean_bytes = 0
-        """Leading bytes of `_pending` in whole frames without secrets; 0 between reads."""
-        self._pending_reads: deque[Read] = deque()
-        """The reads of `_pending`."""
-        self._released_bytes = 0
-        """Bytes of the first pending read that were returned already."""
-        self._frame_bytes: int | None = None
-        """Size of the current frame; None until its prelude is complete."""
+        self._pending_reads: deque[tuple[float, int, bool]] = deque()
+        """The reads of `_pending`: ms, bytes, whether a part of it was returned already."""
         self._is_framed = True
         """Whether the stream is still framed: after invalid bytes, no frame start can be found."""
 
@@ -54,80 +48,74 @@ class FrameRedactor:
         if not (self._is_framed and self._redactor.has_secrets):
             return self._redactor.feed(read)
         self._pending += read.received_bytes
-        self._pending_reads.append(read)
-        settled: list[RedactedPiece] = []
-        while self._is_framed:
-            begin = self._clean_bytes
-            if len(self._pending) - begin < (self._frame_bytes or PRELUDE_BYTES):
+        self._pending_reads.append((read.at_ms, len(read.received_bytes), False))
+        pieces: list[RedactedPiece] = []
+        begin = 0
+        """The end of the frames without secrets, which are returned together."""
+        while (pending_bytes := len(self._pending) - begin) >= PRELUDE_BYTES:
+            size = eventstream.frame_size(self._pending[begin : begin + PRELUDE_BYTES])
+            if size is None or size > MAX_FRAME_BYTES:
+                self._is_framed = False
                 break
-            if self._frame_bytes is not None:
-                settled += self._redact_frame(self._frame_bytes)
-                continue
-            self._frame_bytes = eventstream.frame_size(self._pending[begin : begin + PRELUDE_BYTES])
-            self._is_framed = self._frame_bytes is not None and self._frame_bytes <= MAX_FRAME_BYTES
-        settled += self._release_clean_frames()
+            if pending_bytes < size:
+                break
+            frame = bytes(self._pending[begin : begin + size])
+            edits = self._frame_edits(frame)
+            if edits is None:
+                begin += size
+            else:
+                pieces += self._release_clean_frames(begin)
+                pieces += self._release_redacted_frame(frame, edits)
+                begin = 0
+        pieces += self._release_clean_frames(begin)
         if not self._is_framed:
-            settled += self._redact_as_bytes(self._release_bytes(len(self._pending), ()))
-        return settled
+            pieces += self._redact_as_bytes(self._release_bytes(len(self._pending)))
+        return pieces
 
     def flush(self) -> list[RedactedPiece]:
         """Return the pieces that were held back."""
-        return [
-            *self._redact_frame(len(self._pending)),
-            *self._release_clean_frames(),
-            *self._redactor.flush(),
-        ]
+        frame = bytes(self._pending)
+        pieces = self._release_redacted_frame(frame, self._frame_edits(frame) or ())
+        return [*pieces, *self._redactor.flush()]
 
-    def _redact_frame(self, size: int) -> list[RedactedPiece]:
-        """Redact `size` bytes: a frame, or the part of one that arrived.
-
-        A frame without secrets, as nearly all are, is kept to be returned with the next ones.
-        """
-        frame = bytes(self._pending[self._clean_bytes : self._clean_bytes + size])
-        self._frame_bytes = None
-        has_plain_secret = bool(self._redactor.secret_spans(frame))
-        edits = (
-            self._frame_edits(frame, has_plain_secret=has_plain_secret)
-            if has_plain_secret or _BYTES_FIELD in frame
-            else []
-        )
-        is_intact = frame_edits.is_intact_frame(frame)
-        if is_intact and not has_plain_secret and not edits:
-            self._clean_bytes += size
-            return []
-        released = self._release_clean_frames()
-        pieces = self._release_bytes(
-            size, frame_edits.with_envelope_edits(frame, edits) if edits else ()
-        )
-        return [*released, *self._redact_as_bytes(pieces, is_frame_complete=is_intact)]
-
-    def _release_clean_frames(self) -> list[RedactedPiece]:
-        size, self._clean_bytes = self._clean_bytes, 0
-        pieces = self._release_bytes(size, ())
+    def _release_clean_frames(self, size: int) -> list[RedactedPiece]:
+        pieces = self._release_bytes(size)
         if self._redactor.is_holding_back:  # bytes of an invalid frame
             return self._redact_as_bytes(pieces, is_frame_complete=bool(pieces))
         return self._redactor.pass_clean_pieces(pieces)
 
-    def _frame_edits(self, frame: bytes, *, has_plain_secret: bool) -> list[ByteEdit]:
+    def _release_redacted_frame(
+        self, frame: bytes, edits: Sequence[ByteEdit]
+    ) -> list[RedactedPiece]:
+        edits = message_edits.with_envelope_edits(frame, edits) if edits else ()
+        return self._redact_as_bytes(
+            self._release_bytes(len(frame), edits),
+            is_frame_complete=eventstream.is_intact_frame(frame),
+        )
+
+    def _frame_edits(self, frame: bytes) -> list[ByteEdit] | None:
         """The edits of a frame's headers and payload, from left to right.
 
-        `has_plain_secret`: whether the frame contains a secret unencoded.
+        None for an intact frame without secrets, as nearly all are.
         """
-        span = frame_edits.payload_span(frame)
-        if span is None:
-            return []
-        begin, end = span
-        candidates = [*self._base64_field_edits(frame, begin, end)]
-        if has_plain_secret:  # nearly never
-            candidates += self._header_edits(frame, begin)
-            for first, last in self._redactor.secret_spans(frame[begin:end]):
-                self._redactor.replaced_count += 1
-                candidates.append(ByteEdit(begin + first, begin + last, PLACEHOLDER.encode()))
+        has_plain_secret = bool(self._redactor.secret_spans(frame))
+        candidates: list[ByteEdit] = []
+        if (has_plain_secret or _BYTES_FIELD in frame) and (
+            span := eventstream.payload_span(frame)
+        ) is not None:
+            begin, end = span
+            candidates += self._base64_field_edits(frame, begin, end)
+            if has_plain_secret:  # nearly never
+                candidates += self._header_edits(frame, begin)
+                for first, last in self._redactor.secret_spans(frame[begin:end]):
+                    self._redactor.replaced_count += 1
+                    candidates.append(ByteEdit(begin + first, begin + last, PLACEHOLDER.encode()))
         edits: list[ByteEdit] = []
         for edit in sorted(candidates, key=lambda edit: edit.begin):
             if not edits or edits[-1].end <= edit.begin:
                 edits.append(edit)
-        return edits
+        is_clean = not (has_plain_secret or edits) and eventstream.is_intact_frame(frame)
+        return None if is_clean else edits
 
     def _header_edits(self, frame: bytes, end: int) -> Iterator[ByteEdit]:
         """The edits of the headers, which end at offset `end`, that hold a secret.
@@ -167,27 +155,32 @@ class FrameRedactor:
                     field.start(1), field.end(1), new.rstrip(b"=") if is_truncated else new
                 )
 
-    def _release_bytes(self, size: int, edits: Sequence[ByteEdit]) -> list[RedactedPiece]:
-        """Remove the first `size` bytes; return them, edited, in their reads."""
-        reads = self._take_reads(size)
-        if edits:
-            reads = _apply_edits_to_reads(bytes(self._pending[:size]), reads, edits)
-        del self._pending[:size]
-        return [read for read in reads if read.redacted_read.received_bytes]
+    def _release_bytes(self, size: int, edits: Sequence[ByteEdit] = ()) -> list[RedactedPiece]:
+        """Remove the first `size` bytes; return them, edited, in their reads.
 
-    def _take_reads(self, size: int) -> list[RedactedPiece]:
-        """Remove the reads of the first `size` bytes; the last read may be split."""
-        taken: list[RedactedPiece] = []
-        while size:
-            read, begin = self._pending_reads[0], self._released_bytes
-            data = read.received_bytes[begin : begin + size]
-            taken.append(RedactedPiece(Read(read.at_ms, data), is_continuation=begin > 0))
-            size -= len(data)
-            self._released_bytes += len(data)
-            if self._released_bytes == len(read.received_bytes):
-                self._pending_reads.popleft()
-                self._released_bytes = 0
-        return taken
+        The last of these reads may be split.
+        """
+        data = message_edits.apply_edits(bytes(self._pending[:size]), edits)
+        del self._pending[:size]
+        reads: list[tuple[float, int, bool]] = []
+        remaining_bytes = size
+        while remaining_bytes:
+            at_ms, read_bytes, is_continuation = self._pending_reads.popleft()
+            taken_bytes = min(read_bytes, remaining_bytes)
+            reads.append((at_ms, taken_bytes, is_continuation))
+            remaining_bytes -= taken_bytes
+            if taken_bytes < read_bytes:
+                self._pending_reads.appendleft((at_ms, read_bytes - taken_bytes, True))
+        ends = message_edits.moved_positions(
+            accumulate(read_bytes for _, read_bytes, _ in reads), edits
+        )
+        pieces: list[RedactedPiece] = []
+        begin = 0
+        for (at_ms, _, is_continuation), end in zip(reads, ends, strict=True):
+            if begin < end:
+                pieces.append(RedactedPiece(at_ms, data[begin:end], is_continuation))
+            begin = end
+        return pieces
 
     def _redact_as_bytes(
         self, pieces: Iterable[RedactedPiece], *, is_frame_complete: bool = False
@@ -196,30 +189,8 @@ class FrameRedactor:
 
         At the end of a frame nothing is held back: no secret continues past its checksum.
         """
-        redacted_pieces = [
-            out
-            for piece in pieces
-            for out in self._redactor.feed(
-                piece.redacted_read, is_continuation=piece.is_continuation
-            )
-        ]
+        redacted_pieces = [out for piece in pieces for out in self._redactor.feed(piece)]
         return [*redacted_pieces, *self._redactor.flush()] if is_frame_complete else redacted_pieces
-
-
-def _apply_edits_to_reads(
-    data: bytes, reads: Sequence[RedactedPiece], edits: Sequence[ByteEdit]
-) -> list[RedactedPiece]:
-    """Apply edits to `data`; return the result in the reads that `data` came in."""
-    new, begin = frame_edits.apply_edits(data, edits), 0
-    ends = frame_edits.moved_positions(
-        accumulate(len(piece.redacted_read.received_bytes) for piece in reads), edits
-    )
-    edited: list[RedactedPiece] = []
-    for piece, end in zip(reads, ends, strict=True):
-        read = Read(piece.redacted_read.at_ms, new[begin:end])
-        edited.append(RedactedPiece(read, piece.is_continuation))
-        begin = end
-    return edited
 
 
 def count_placeholders(reads: Iterable[Read]) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.exchange import Headers, Read
@@ -144,10 +144,9 @@ def redact_query(query: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class RedactedPiece:
+class RedactedPiece(Read):
     """A read without secrets, or a part of one."""
 
-    redacted_read: Read
     is_continuation: bool = False
     """Whether it continues the read of the previous piece: it had been held back."""
 
@@ -199,30 +198,30 @@ class Redactor:
         """Text that is decoded as Latin-1, such as a header value, with its secrets replaced."""
         return self.redact(value.encode("latin-1", "replace")).decode("latin-1")
 
-    def feed(self, read: Read, *, is_continuation: bool = False) -> list[RedactedPiece]:
-        """Take a read, or the continuation of one; return the pieces that are final now.
+    def feed(self, read: Read) -> list[RedactedPiece]:
+        """Take a read, or the piece of one; return the pieces that are final now.
 
         They are in order and without secrets.
         """
+        is_piece = isinstance(read, RedactedPiece)
+        piece = read if is_piece else RedactedPiece(read.at_ms, read.received_bytes)
         if self._pattern is None:
-            return [RedactedPiece(read, is_continuation)]
-        self._held_pieces.append(RedactedPiece(read, is_continuation))
-        data = b"".join(held.redacted_read.received_bytes for held in self._held_pieces)
+            return [piece]
+        self._held_pieces.append(piece)
+        data = b"".join(held.received_bytes for held in self._held_pieces)
         return self._release_until(data, self._partial_secret_offset(data))
 
     def pass_clean_pieces(self, pieces: list[RedactedPiece]) -> list[RedactedPiece]:
         """Return pieces without secrets unchanged; only valid while nothing is held back."""
         if pieces:
-            pieces[0] = RedactedPiece(
-                pieces[0].redacted_read,
-                pieces[0].is_continuation and not self._is_read_start_dropped,
-            )
+            is_continuation = pieces[0].is_continuation and not self._is_read_start_dropped
+            pieces[0] = replace(pieces[0], is_continuation=is_continuation)
             self._is_read_start_dropped = False
         return pieces
 
     def flush(self) -> list[RedactedPiece]:
         """Return the pieces that were held back; more reads may follow."""
-        data = b"".join(held.redacted_read.received_bytes for held in self._held_pieces)
+        data = b"".join(held.received_bytes for held in self._held_pieces)
         return self._release_until(data, len(data))
 
     def _partial_secret_offset(self, data: bytes) -> int:
@@ -244,7 +243,7 @@ class Redactor:
         settled, kept = list[RedactedPiece](), list[RedactedPiece]()
         position = 0
         for held in self._held_pieces:
-            begin, position = position, position + len(held.redacted_read.received_bytes)
+            begin, position = position, position + len(held.received_bytes)
             if begin >= until_offset:
                 kept.append(held)
                 continue
@@ -253,16 +252,11 @@ class Redactor:
                 data, begin, min(position, until_offset), spans, self._placeholder
             )
             if piece:
-                settled.append(
-                    RedactedPiece(Read(held.redacted_read.at_ms, piece), is_continuation)
-                )
+                settled.append(RedactedPiece(held.at_ms, piece, is_continuation))
                 is_continuation = True
             if position > until_offset:
-                kept.append(
-                    RedactedPiece(
-                        Read(held.redacted_read.at_ms, data[until_offset:position]), is_continuation
-                    )
-                )
+                rest = data[until_offset:position]
+                kept.append(RedactedPiece(held.at_ms, rest, is_continuation))
             self._is_read_start_dropped = position <= until_offset and not is_continuation
         self._held_pieces = kept
         return settled

@@ -32,8 +32,7 @@ from llm_proxy.cli.options import (
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.folders import locked_folder
-from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
+from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, walk_cassettes
 from llm_proxy.shell.running.settings import state_folder
 
 

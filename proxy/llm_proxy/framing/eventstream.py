@@ -32,7 +32,9 @@ PRELUDE_BYTES: Final = _PRELUDE_STRUCT.size
 """Size of a prelude."""
 MAX_FRAME_BYTES: Final = (24 * 1024 + 128) * 1024 + 16
 """The longest frame that clients accept; a longer one is invalid."""
-_MIN_FRAME_BYTES: Final = _PRELUDE_STRUCT.size + _CRC_STRUCT.size
+CRC_BYTES: Final = _CRC_STRUCT.size
+"""Size of a checksum."""
+_MIN_FRAME_BYTES: Final = PRELUDE_BYTES + CRC_BYTES
 """Size of a frame without headers and payload."""
 _UNBOUNDED_BYTES: Final = 2**62
 """More bytes than any stream has."""
@@ -55,7 +57,7 @@ class EventStreamSplitter:
         self._prelude = bytearray()
         """The received part of the current frame's prelude."""
         self._in_prelude = True
-        self._missing_bytes = _PRELUDE_STRUCT.size
+        self._missing_bytes = PRELUDE_BYTES
         """Bytes that the prelude, or else the frame, still lacks."""
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -73,10 +75,8 @@ class EventStreamSplitter:
             if has_frame_ended:
                 self._begin_frame()
             elif not self._missing_bytes:
-                self._in_prelude, self._missing_bytes = (
-                    False,
-                    _byte_count_after_prelude(self._prelude),
-                )
+                size = frame_size(self._prelude) or _UNBOUNDED_BYTES
+                self._in_prelude, self._missing_bytes = False, size - PRELUDE_BYTES
             messages += self._take_messages(1 if has_frame_ended else self._limit)
         return messages
 
@@ -87,7 +87,7 @@ class EventStreamSplitter:
 
     def _begin_frame(self) -> None:
         self._prelude.clear()
-        self._in_prelude, self._missing_bytes = True, _PRELUDE_STRUCT.size
+        self._in_prelude, self._missing_bytes = True, PRELUDE_BYTES
 
     def _take_messages(self, at_least: int) -> list[bytes]:
         """Remove messages from the front while `at_least` bytes or more are pending."""
@@ -117,9 +117,30 @@ def may_begin_frame(data: bytes) -> bool:
     return data[0] <= MAX_FRAME_BYTES >> 24
 
 
-def _byte_count_after_prelude(prelude: bytes | bytearray) -> int:
-    """The number of bytes that follow a prelude in its message."""
-    return (frame_size(prelude) or _UNBOUNDED_BYTES) - _PRELUDE_STRUCT.size
+def is_intact_frame(message: bytes) -> bool:
+    """Whether a message is a complete frame with a valid prelude and the right checksum."""
+    if len(message) < _MIN_FRAME_BYTES or frame_size(message[:PRELUDE_BYTES]) != len(message):
+        return False
+    return _CRC_STRUCT.unpack_from(message, len(message) - CRC_BYTES) == (
+        crc32(message[:-CRC_BYTES]),
+    )
+
+
+def payload_span(frame: bytes) -> tuple[int, int] | None:
+    """The start and end offsets of a frame's payload; in a truncated frame it ends with the data.
+
+    None if the headers are incomplete.  A complete prelude must be valid.
+    """
+    if len(frame) < PRELUDE_BYTES:
+        return None
+    total, headers = _LENGTHS_STRUCT.unpack_from(frame)
+    begin = PRELUDE_BYTES + headers
+    return None if len(frame) < begin else (begin, min(len(frame), total - CRC_BYTES))
+
+
+def intact_payload_span(message: bytes) -> tuple[int, int] | None:
+    """The start and end offsets of a message's payload; None if it is no intact frame."""
+    return payload_span(message) if is_intact_frame(message) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +182,20 @@ def parse_frame(message: bytes) -> Frame | None:
 
     Both checksums, the lengths, and the headers (UTF-8, unique names) are checked.
     """
-    if (
-        len(message) < _MIN_FRAME_BYTES
-        or _byte_count_after_prelude(message[: _PRELUDE_STRUCT.size])
-        != len(message) - _PRELUDE_STRUCT.size
-    ):
+    if (span := intact_payload_span(message)) is None:
         return None
-    body, checksum = message[: -_CRC_STRUCT.size], message[-_CRC_STRUCT.size :]
-    if _CRC_STRUCT.unpack(checksum) != (crc32(body),):
-        return None
-    payload_at = _PRELUDE_STRUCT.size + _LENGTHS_STRUCT.unpack_from(body)[1]
+    payload_at, payload_end = span
     try:
         pairs = [
             (header.name.decode(), header.text_value())
-            for header in parse_headers(body[:payload_at], PRELUDE_BYTES)
+            for header in parse_headers(message[:payload_at], PRELUDE_BYTES)
         ]
     except (ValueError, KeyError, IndexError, struct.error):
         return None
     if len({name for name, _ in pairs}) != len(pairs):
         return None
-    return Frame(tuple((name, text) for name, text in pairs if text is not None), body[payload_at:])
+    texts = tuple((name, text) for name, text in pairs if text is not None)
+    return Frame(texts, message[payload_at:payload_end])
 
 
 def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:

@@ -7,18 +7,16 @@ checksums of a frame.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import struct
+from binascii import crc32
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from llm_proxy.framing import eventstream
-from llm_proxy.framing.frame_edits import (
-    ByteEdit,
-    apply_edits,
-    intact_payload_span,
-    with_envelope_edits,
-)
+from llm_proxy.framing.eventstream import CRC_BYTES, PRELUDE_BYTES
 
 INVALID_BYTE: Final = b"\xff"
 """A byte that never occurs in UTF-8."""
@@ -37,6 +35,74 @@ _JSON_STRING: Final = re.compile(
 """A JSON string, perhaps unterminated; followed by a colon it is the name of a member."""
 
 
+@dataclass(frozen=True, slots=True)
+class ByteEdit:
+    """Replaces the bytes from `begin` to `end` by `replacement`."""
+
+    begin: int
+    end: int
+    replacement: bytes
+
+    @property
+    def growth_bytes(self) -> int:
+        """Bytes by which the data grows; negative if it shrinks."""
+        return len(self.replacement) - (self.end - self.begin)
+
+
+def apply_edits(data: bytes, edits: Iterable[ByteEdit]) -> bytes:
+    """`data` with these edits, which must be ordered from left to right."""
+    pieces: list[bytes] = []
+    offset = 0
+    for edit in edits:
+        pieces += [data[offset : edit.begin], edit.replacement]
+        offset = edit.end
+    return b"".join([*pieces, data[offset:]])
+
+
+def moved_positions(positions: Iterable[int], edits: Iterable[ByteEdit]) -> Iterator[int]:
+    """The ascending positions as they are after the edits have been applied.
+
+    A replacement begins where the replaced bytes began.
+    """
+    remaining_edits = iter(edits)
+    edit, shift = next(remaining_edits, None), 0
+    for position in positions:
+        while edit is not None and edit.end <= position:
+            shift += edit.growth_bytes
+            edit = next(remaining_edits, None)
+        if edit is not None and edit.begin < position:
+            yield edit.begin + shift + min(position - edit.begin, len(edit.replacement))
+        else:
+            yield position + shift
+
+
+def with_envelope_edits(frame: bytes, edits: Sequence[ByteEdit]) -> list[ByteEdit]:
+    """Edits of a frame's headers and payload, with the edits of lengths and checksums added.
+
+    A truncated frame stays truncated, and a wrong checksum stays wrong.
+    """
+    total, length = struct.unpack_from(">II", frame)
+    headers_growth = sum(edit.growth_bytes for edit in edits if edit.end <= PRELUDE_BYTES + length)
+    lengths = struct.pack(
+        ">II", total + sum(edit.growth_bytes for edit in edits), length + headers_growth
+    )
+    prelude = ByteEdit(
+        0,
+        PRELUDE_BYTES,
+        lengths + crc32(lengths).to_bytes(CRC_BYTES, "big"),
+    )
+    edits_before_checksum = [prelude, *edits]
+    if len(frame) < total:
+        return edits_before_checksum
+    end = total - CRC_BYTES
+    checksum_difference = crc32(frame[:end]) ^ int.from_bytes(frame[end:], "big")
+    checksum = crc32(apply_edits(frame[:end], edits_before_checksum)) ^ checksum_difference
+    return [
+        *edits_before_checksum,
+        ByteEdit(end, total, checksum.to_bytes(CRC_BYTES, "big")),
+    ]
+
+
 def truncate_json(codec: str, message: bytes) -> bytes:
     """The message with the first half of its content, so that it is no longer JSON.
 
@@ -50,7 +116,7 @@ def truncate_json(codec: str, message: bytes) -> bytes:
             line, end = _split_line_end(message)
             return _half_of_json(line) + end
         case eventstream.CODEC_NAME:
-            if (span := intact_payload_span(message)) is None:
+            if (span := eventstream.intact_payload_span(message)) is None:
                 return _half_of_json(message)
             half = ByteEdit(*span, _half_of_json(message[slice(*span)]))
             return apply_edits(message, with_envelope_edits(message, [half]))
@@ -108,7 +174,7 @@ def insert_invalid_utf8(
     if codec != eventstream.CODEC_NAME:
         offset = _insertion_offset(message, 0, len(message), preferred_texts)
         return None if offset is None else message[:offset] + INVALID_BYTE + message[offset:]
-    payload = intact_payload_span(message)
+    payload = eventstream.intact_payload_span(message)
     offset = _insertion_offset(message, *payload, preferred_texts) if payload is not None else None
     if offset is None:
         return None

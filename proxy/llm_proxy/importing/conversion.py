@@ -296,6 +296,6 @@ def _redact_reads(
         if data and not piece.is_continuation:
             yield Read(at_ms, data)
             data = b""
-        at_ms, data = piece.redacted_read.at_ms, data + piece.redacted_read.received_bytes
+        at_ms, data = piece.at_ms, data + piece.received_bytes
     if data:
         yield Read(at_ms, data)

@@ -12,8 +12,7 @@ Nothing outside this folder and the entry points touches them.
         chaos             runs a command once per fault
     server       requests in, responses out
         server            guard, body, routing, the mode's response, faults, writing, journal
-        intake            reads a request: connection, guards, expectation, body, content coding
-        retries           recognises which request an SDK retries
+        intake            reads a request: connection, guards, body, content coding, retries
         fault_middleware  injects faults into responses
         response_writer   performs actions on a socket, each at its due time, byte for byte
         control           the pages below `/_proxy/`
@@ -34,12 +33,11 @@ Nothing outside this folder and the entry points touches them.
         library           the scenarios of a server, reloaded when a file changes
         files             finds and reads scenario files
     library      a folder of cassettes
-        library           the index by file names; reads single cassettes
+        library           the index by file names; reads single cassettes; durable folders
         library_takes     the take source for modes
         library_index     indexes the requests of a library; keys by other rules
         last_played       when cassettes were last played on this machine
         rekeying          renames cassettes after the matching rules changed
-        folders           durable creation and locks of folders
     demo         the demo and its provider
 
     content_decoders  decodes content codings as the bytes arrive

@@ -30,8 +30,13 @@ from llm_proxy.errors import (
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.reissue import reissued_request
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
-from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_folder
-from llm_proxy.shell.library.library import Library, TakeGroup
+from llm_proxy.shell.library.library import (
+    Library,
+    TakeGroup,
+    locked_folder,
+    make_folder,
+    sync_folder,
+)
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings

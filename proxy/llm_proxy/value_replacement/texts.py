@@ -14,8 +14,8 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.frame_edits import ByteEdit
+from llm_proxy.framing import eventstream, message_edits
+from llm_proxy.framing.message_edits import ByteEdit
 
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
 _SPELLED_CHARACTER: Final = re.compile(
@@ -168,14 +168,14 @@ def _frame_text(frame: bytes) -> EditableText | None:
     prelude = frame[: eventstream.PRELUDE_BYTES]
     if len(prelude) < eventstream.PRELUDE_BYTES or eventstream.frame_size(prelude) is None:
         return None
-    span = frame_edits.payload_span(frame)
+    span = eventstream.payload_span(frame)
     if span is None:
         return None
     payload = _unencoded_text([(span[0], frame[slice(*span)])])
 
     def payload_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
         """The edits of the payload, with those of lengths and checksums."""
-        return frame_edits.with_envelope_edits(frame, payload.to_byte_edits(changes))
+        return message_edits.with_envelope_edits(frame, payload.to_byte_edits(changes))
 
     strings = json_strings(payload.text) if f'"{_BASE64_MEMBER}"' in payload.text else ()
     encoded = next((string for string in strings if string.member == _BASE64_MEMBER), None)

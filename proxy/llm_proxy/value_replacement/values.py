@@ -18,8 +18,8 @@ import msgspec
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
-from llm_proxy.framing import frame_edits
-from llm_proxy.framing.frame_edits import ByteEdit
+from llm_proxy.framing import message_edits
+from llm_proxy.framing.message_edits import ByteEdit
 from llm_proxy.matching import value_finder
 from llm_proxy.redaction import PLACEHOLDER, POST_KEY_PLACEHOLDERS
 from llm_proxy.value_replacement.texts import (
@@ -141,7 +141,7 @@ def replace_recorded_values(
     if not edits:
         return cassette, 0
     body = cassette.response_body
-    new_body = frame_edits.apply_edits(body, edits)
+    new_body = message_edits.apply_edits(body, edits)
     read_data = _split_edited_body(
         new_body, [len(read.received_bytes) for read in cassette.reads], edits
     )
@@ -166,7 +166,7 @@ def replace_recorded_values(
 
 
 def _split_edited_body(body: bytes, sizes: Sequence[int], edits: Sequence[ByteEdit]) -> list[bytes]:
-    ends = list(frame_edits.moved_positions(accumulate(sizes), edits))
+    ends = list(message_edits.moved_positions(accumulate(sizes), edits))
     return [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 

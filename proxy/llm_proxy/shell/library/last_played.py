@@ -19,7 +19,7 @@ import msgspec
 
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.library.folders import locked_folder
+from llm_proxy.shell.library.library import locked_folder
 
 _FOLDER_NAME: Final = "played"
 

@@ -10,12 +10,13 @@ cassettes, so the index holds paths as strings: a `Path` is created only when on
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -182,14 +183,6 @@ class Library:
         with _open_file(path) as file:
             return parse_cassette_meta(str(path), file.readline(MAX_FILE_BYTES + 1))
 
-    def read_openings(self) -> Iterator[tuple[Path, CassetteMeta, StoredRequest]]:
-        """Yield path, metadata and request of every cassette; unreadable ones are skipped."""
-        for path in self.cassette_paths():
-            try:
-                yield path, *self.read_opening(path)
-            except CassetteError:
-                continue
-
     def path_for_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> Path:
         """The path that a take of this exchange is written to."""
         folder = self.root
@@ -322,3 +315,32 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
         raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents, and sync them so that they survive a power cut."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for created in missing:
+        sync_folder(created.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder's entries to the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder against other llm-proxy processes; no lock if the file system has none."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -28,8 +28,13 @@ from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
-from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_folder
-from llm_proxy.shell.library.library import Library, parse_take_path
+from llm_proxy.shell.library.library import (
+    Library,
+    locked_folder,
+    make_folder,
+    parse_take_path,
+    sync_folder,
+)
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
 

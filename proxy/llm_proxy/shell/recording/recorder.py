@@ -348,9 +348,7 @@ class SpooledRecording:
     def _encode_pieces(self, pieces: Iterable[redaction.RedactedPiece]) -> list[bytes]:
         lines: list[bytes] = []
         for piece in pieces:  # a lazy iterator: stop before a bomb is decoded
-            lines.append(
-                spool.encode_read(piece.redacted_read, is_continuation=piece.is_continuation)
-            )
+            lines.append(spool.encode_read(piece, is_continuation=piece.is_continuation))
             self._encoded_bytes += len(lines[-1])
             if self._encoded_bytes > MAX_BODY_BYTES * 4 // 3:
                 raise SpoolError(

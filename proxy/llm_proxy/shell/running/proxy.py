@@ -44,9 +44,13 @@ from llm_proxy.shell.running.settings import ClockKind, Settings, check_folders
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
-from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, RequestLimits
+from llm_proxy.shell.server.intake import (
+    RequestAdmission,
+    RequestGuards,
+    RequestLimits,
+    RetryTracker,
+)
 from llm_proxy.shell.server.journal import Journal, LibraryUsage
-from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 
