@@ -199,12 +199,15 @@ class Redactor:
         return self.redact(value.encode("latin-1", "replace")).decode("latin-1")
 
     def feed(self, read: Read) -> list[RedactedPiece]:
-        """Take a read, or the piece of one; return the pieces that are final now.
+        """Take a read, or a piece of one; return the pieces that are final now.
 
         They are in order and without secrets.
         """
-        is_piece = isinstance(read, RedactedPiece)
-        piece = read if is_piece else RedactedPiece(read.at_ms, read.received_bytes)
+        piece = (
+            read
+            if isinstance(read, RedactedPiece)
+            else RedactedPiece(read.at_ms, read.received_bytes)
+        )
         if self._pattern is None:
             return [piece]
         self._held_pieces.append(piece)
