@@ -13,8 +13,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_items,
+    array_objects,
+    first_integer,
+    join_pieces,
+    object_fields,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.output_items import IMAGE_CALL, IMAGE_FIELDS, RESULT_FIELDS
 from llm_proxy.dialects.response_encoding import Document
@@ -97,8 +106,8 @@ class OutputItemsAssembler:
         """Apply one event; progress events of tools are ignored."""
         stem, _, step = event_type.rpartition(".")
         if stem == _ITEM_EVENT:
-            fields = lenient_json.object_fields(event.get("item"))
-            item = self._item_of_event(event, lenient_json.str_or_empty(fields.get("type")))
+            fields = object_fields(event.get("item"))
+            item = self._item_of_event(event, str_or_empty(fields.get("type")))
             if step in item.received_snapshots or "done" in item.received_snapshots:
                 item = self._begin_item(event, "")  # some servers reuse an index
             item.received_snapshots.add(step)
@@ -106,13 +115,13 @@ class OutputItemsAssembler:
         elif target := _TARGETS.get(stem):
             self._item_of_event(event, target.item_type).add_text(target, event, step)
         elif event_type == _ANNOTATION_EVENT:
-            index = lenient_json.first_integer(event.get("content_index")) or 0
+            index = first_integer(event.get("content_index")) or 0
             item = self._item_of_event(event, "message")
             item.annotations.setdefault(index, []).append(event.get("annotation"))
         elif event_type == _PARTIAL_IMAGE_EVENT:
             fields = self._item_of_event(event, IMAGE_CALL).fields
             fields["result"] = event.get("partial_image_b64")
-            fields.update(lenient_json.select_metadata(event, IMAGE_FIELDS))
+            fields.update(select_metadata(event, IMAGE_FIELDS))
         elif event_type == f"{_SHELL_OUTPUT_EVENT}.done":
             item = self._item_of_event(event, "shell_call_output")
             item.fields["output"] = event.get("output")
@@ -132,8 +141,8 @@ class OutputItemsAssembler:
 
 
 def _item_key(event: Fields) -> Hashable:
-    index = lenient_json.first_integer(event.get("output_index"))
-    return lenient_json.value_as_text(event.get("item_id")) if index is None else index
+    index = first_integer(event.get("output_index"))
+    return value_as_text(event.get("item_id")) if index is None else index
 
 
 class _ItemAssembler:
@@ -153,8 +162,8 @@ class _ItemAssembler:
     def add_text(self, target: _DeltaTarget, event: Fields, step: str) -> None:
         """Append the piece of a text in a delta; `.done` replaces the text."""
         whole = event.get(target.done_field or target.field) if step == "done" else None
-        if piece := lenient_json.str_or_empty(whole or event.get("delta")):
-            index = lenient_json.first_integer(event.get(target.index_field)) or 0
+        if piece := str_or_empty(whole or event.get("delta")):
+            index = first_integer(event.get(target.index_field)) or 0
             pieces = self._texts.setdefault((target, index), [])
             if whole is not None:
                 pieces.clear()
@@ -165,7 +174,7 @@ class _ItemAssembler:
         blocks: dict[tuple[str, int], dict[str, Json]] = {}
         strings: dict[_DeltaTarget, list[Json]] = {}
         for (target, index), pieces in sorted(self._texts.items(), key=lambda entry: entry[0][1]):
-            text = lenient_json.join_pieces(pieces)
+            text = join_pieces(pieces)
             if target.entry_type:
                 block = blocks.setdefault((target.parent_field, index), {})
                 block.update({"type": target.entry_type, target.field: text})
@@ -180,7 +189,7 @@ class _ItemAssembler:
         for target, texts in strings.items():
             value: Json = texts if target.index_field else texts[0]
             if target.parent_field:
-                parent = lenient_json.object_fields(self.fields.get(target.parent_field))
+                parent = object_fields(self.fields.get(target.parent_field))
                 assembled[target.parent_field] = {**parent, target.field: value}
             else:
                 assembled[target.field] = value
@@ -238,7 +247,7 @@ def _encode_content(
                     yield _PARTIAL_IMAGE_EVENT, {**location, **image, **fields}
         case "shell_call_output":
             output = item.get("output")
-            for at, entry in enumerate(lenient_json.array_objects(output)):
+            for at, entry in enumerate(array_objects(output)):
                 delta = {name: entry[name] for name in ("stdout", "stderr") if entry.get(name)}
                 fields = {**location, "command_index": at, "delta": delta}
                 yield f"{_SHELL_OUTPUT_EVENT}.delta", fields
@@ -260,7 +269,7 @@ def _encode_block(
     text_event = _TEXT_EVENT_BY_BLOCK_TYPE[block["type"]]
     field = _TARGETS[text_event].field
     text, logprobs = block[field], block.get("logprobs")
-    tokens = [lenient_json.str_or_empty(entry.get("token")) for entry in logprobs or ()]
+    tokens = [str_or_empty(entry.get("token")) for entry in logprobs or ()]
     if all(tokens) and "".join(tokens) == text:
         deltas = [(token, [entry]) for token, entry in zip(tokens, logprobs or (), strict=True)]
     else:
@@ -284,23 +293,17 @@ def _encode_field(
     split_text: Callable[[str], Iterable[str]],
 ) -> Iterator[TypedEvent]:
     """The events of a text field (or list of texts) of the item or of an object in it."""
-    parent: Fields = item
-    if target.parent_field:
-        parent = lenient_json.object_fields(item.get(target.parent_field))
+    parent = object_fields(item.get(target.parent_field)) if target.parent_field else item
     value = parent.get(target.field)
-    if target.index_field:
-        for at, text in enumerate(lenient_json.array_items(value)):
-            command = lenient_json.str_or_empty(text)
-            text_location: Document = {target.index_field: at}
-            yield f"{text_event}.added", {**text_location, target.done_field: ""}
-            for piece in split_text(command):
-                yield f"{text_event}.delta", {**text_location, "delta": piece}
-            yield f"{text_event}.done", {**text_location, target.done_field: command}
-    elif isinstance(value, str):
-        for piece in split_text(value):
+    texts = array_items(value) if target.index_field else [value] if isinstance(value, str) else []
+    name = {"name": item["name"]} if "name" in item and not target.index_field else {}
+    for at, text in enumerate(map(str_or_empty, texts)):
+        if target.index_field:
+            location = {target.index_field: at}
+            yield f"{text_event}.added", {**location, target.done_field: ""}
+        for piece in split_text(text):
             yield f"{text_event}.delta", {**location, "delta": piece}
-        name = {"name": item["name"]} if "name" in item else {}
-        yield f"{text_event}.done", {**location, **name, target.field: value}
+        yield f"{text_event}.done", {**location, **name, target.done_field or target.field: text}
 
 
 def _initial_block(block: Document) -> Document:

@@ -19,13 +19,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    compact_json,
+    first_integer,
+    object_fields,
+    parse_json,
+    parse_object,
+    select_metadata,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.request_decoding import text_or_empty
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import (
     Citation,
+    Json,
     Media,
     Metadata,
     Part,
@@ -52,7 +63,13 @@ _TEXT_ARGUMENT_FIELDS: Final = ("arguments", "input")
 """Arguments as text that the model wrote."""
 _OBJECT_ARGUMENT_FIELDS: Final = ("action", "operation")
 """Arguments as one object."""
-_INLINE_ARGUMENT_FIELDS: Final = ("actions", "queries", "code", "prompt", "revised_prompt")
+_INLINE_ARGUMENT_FIELDS: Final[tuple[str, ...]] = (
+    "actions",
+    "queries",
+    "code",
+    "prompt",
+    "revised_prompt",
+)
 """Arguments as separate fields of the item."""
 _OUTPUT_TYPE_SUFFIXES: Final = ("_output", "additional_tools")
 _CALL_FIELDS: Final = (
@@ -71,6 +88,9 @@ _COMPACTION: Final = "compaction"
 _URL_CITATION: Final = "url_citation"
 _FILE_CITATIONS: Final = ("file_citation", "container_file_citation", "file_path")
 _CITATION_FIELDS: Final = ("url", "title", "content", "start_index", "end_index")
+
+_FURTHER_CALL_FIELDS: Final = {_FUNCTION_CALL: ("type",), IMAGE_CALL: ("result", *IMAGE_FIELDS)}
+"""Fields of calls of these types that do not go into their metadata either."""
 
 _MESSAGE_METADATA: Final = ("id", "status", "phase")
 _UNCOMPLETED_STATUSES: Final = frozenset(
@@ -167,8 +187,7 @@ def progress_steps(item: Document) -> tuple[tuple[str, ...], tuple[str, ...]]:
     item_type = _item_type(item["type"])
     before, after = item_type.steps
     if has_failed(item):
-        failed = ("failed",) if item_type.has_failed_event else ()
-        after = (*(step for step in after if step != "completed"), *failed)
+        after = (*after[:-1], *(["failed"] if item_type.has_failed_event else []))
     return before, after
 
 
@@ -183,13 +202,12 @@ def awaits_tool_results(items: Sequence[Fields]) -> bool:
     The provider may have run a tool other than a function: then there is an output, or (at xAI,
     which sends none) a later message.
     """
-    kinds = [lenient_json.value_as_text(item.get("type")) for item in items]
-    call_ids = [lenient_json.value_as_text(item.get("call_id")) for item in items]
-    answered_call_ids = {
-        call_id for kind, call_id in zip(kinds, call_ids, strict=True) if kind.endswith("_output")
-    }
+    calls = [
+        (value_as_text(item.get("type")), value_as_text(item.get("call_id"))) for item in items
+    ]
+    answered_call_ids = {call_id for kind, call_id in calls if kind.endswith("_output")}
     is_waiting = False
-    for kind, call_id in zip(kinds, call_ids, strict=True):
+    for kind, call_id in calls:
         is_unanswered = call_id not in answered_call_ids
         if kind == _FUNCTION_CALL and is_unanswered:
             return True
@@ -200,7 +218,7 @@ def awaits_tool_results(items: Sequence[Fields]) -> bool:
 
 def decode_item(item: Fields) -> Iterator[Part]:
     """The parts of an output item; none for an unknown type."""
-    kind = lenient_json.value_as_text(item.get("type"))
+    kind = value_as_text(item.get("type"))
     if kind == "message" or (not kind and "content" in item):
         yield from _decode_message(item)
     elif kind == "reasoning":
@@ -212,17 +230,15 @@ def decode_item(item: Fields) -> Iterator[Part]:
         )
     elif kind.endswith(_OUTPUT_TYPE_SUFFIXES):
         yield ToolResult(
-            lenient_json.value_as_text(item.get("call_id")),
-            _result_text(item) or lenient_json.value_as_text(item.get("result")),
-            lenient_json.value_as_text(item.get("name")) or _default_tool_name(kind),
+            value_as_text(item.get("call_id")),
+            _result_text(item) or value_as_text(item.get("result")),
+            value_as_text(item.get("name")) or _default_tool_name(kind),
             has_failed(item),
             (
                 *_extra_fields(item, ("call_id", "name", "result", *RESULT_FIELDS)),
                 *_error_beside_result(item),
             ),
         )
-    elif kind == IMAGE_CALL:
-        yield from _decode_image(item)
     elif kind.endswith("_call") or kind in UNSUFFIXED_CALL_TYPES:
         yield from _decode_call(item, kind)
 
@@ -231,16 +247,12 @@ def _decode_message(item: Fields) -> Iterator[Part]:
     """Texts and refusals; block types are ignored, since other servers rename them."""
     metadata = _extra_fields(item, ("type", "role", "content"))
     content = item.get("content")
-    blocks = (
-        [{"text": content}] if isinstance(content, str) else lenient_json.array_objects(content)
-    )
+    blocks = [{"text": content}] if isinstance(content, str) else array_objects(content)
     for block in blocks:
         text, refusal = text_or_empty(block.get("text")), text_or_empty(block.get("refusal"))
-        citations = tuple(
-            map(_decode_citation, lenient_json.array_objects(block.get("annotations")))
-        )
+        citations = tuple(map(_decode_citation, array_objects(block.get("annotations"))))
         if text or citations:
-            logprobs = lenient_json.select_metadata(block, ("logprobs",))
+            logprobs = select_metadata(block, ("logprobs",))
             yield Text(text, citations, (*metadata, *logprobs))
         if refusal:
             yield Refusal(refusal, metadata)
@@ -248,14 +260,14 @@ def _decode_message(item: Fields) -> Iterator[Part]:
 
 def _decode_citation(annotation: Fields) -> Citation:
     """A cited page or file; the position in a file goes into the metadata."""
-    start = lenient_json.first_integer(annotation.get("start_index"))
-    end = lenient_json.first_integer(annotation.get("end_index"))
+    start = first_integer(annotation.get("start_index"))
+    end = first_integer(annotation.get("end_index"))
     is_page = annotation.get("type") == _URL_CITATION
     known = (*_CITATION_FIELDS, "type" if is_page else "filename")
     return Citation(
-        url=lenient_json.value_as_text(annotation.get("url")),
-        title=lenient_json.value_as_text(annotation.get("title") or annotation.get("filename")),
-        quoted=lenient_json.value_as_text(annotation.get("content")),
+        url=value_as_text(annotation.get("url")),
+        title=value_as_text(annotation.get("title") or annotation.get("filename")),
+        quoted=value_as_text(annotation.get("content")),
         span=None if start is None or end is None or start >= end else (start, end),
         metadata=_metadata_except(annotation, known),
     )
@@ -267,42 +279,34 @@ def _decode_reasoning(item: Fields) -> Iterator[Part]:
     blocks = [
         block
         for name in ("summary", "content")
-        for block in lenient_json.array_objects(item.get(name))
-        if lenient_json.str_or_empty(block.get("text"))
+        for block in array_objects(item.get(name))
+        if str_or_empty(block.get("text"))
     ] or [{}]
     encrypted = text_or_empty(item.get("encrypted_content")) or None
     for number, block in enumerate(blocks, start=1):
         yield Reasoning(
             text_or_empty(block.get("text")),
             redacted=encrypted if number == len(blocks) else None,
-            metadata=(*metadata, *lenient_json.select_metadata(block, ("type",))),
+            metadata=(*metadata, *select_metadata(block, ("type",))),
         )
 
 
 def _decode_call(item: Fields, kind: str) -> Iterator[Part]:
-    """A call, and its result where the provider ran it."""
-    ids = (lenient_json.value_as_text(item.get(name)) for name in ("call_id", "id"))
-    call_id = next(filter(None, ids), "")
-    name = lenient_json.value_as_text(item.get("name")) or _default_tool_name(kind)
-    known = (*_CALL_FIELDS, "type") if kind == _FUNCTION_CALL else _CALL_FIELDS
+    """A call, and its result or image where the provider ran it."""
+    call_id = value_as_text(item.get("call_id")) or value_as_text(item.get("id"))
+    name = value_as_text(item.get("name")) or _default_tool_name(kind)
+    known = (*_CALL_FIELDS, *_FURTHER_CALL_FIELDS.get(kind, ()))
     yield ToolCall(call_id, name, _arguments_text(item), _extra_fields(item, known))
-    if any(item.get(field) for field in RESULT_FIELDS) or item.get("output") == "":
+    image_base64 = text_or_empty(item.get("result")) if kind == IMAGE_CALL else ""
+    if image_base64:
+        yield Media(
+            f"image/{value_as_text(item.get(IMAGE_FIELDS[0])) or '*'}",
+            base64=image_base64,
+            metadata=(("id", call_id), *select_metadata(item, IMAGE_FIELDS[1:])),
+        )
+    elif any(item.get(field) for field in RESULT_FIELDS) or item.get("output") == "":
         error = _error_beside_result(item)
         yield ToolResult(call_id, _result_text(item), name, has_failed(item), error)
-
-
-def _decode_image(item: Fields) -> Iterator[Part]:
-    call_id, name = lenient_json.value_as_text(item.get("id")), _default_tool_name(IMAGE_CALL)
-    metadata = _extra_fields(item, (*_CALL_FIELDS, "result", *IMAGE_FIELDS))
-    yield ToolCall(call_id, name, _arguments_text(item), metadata)
-    if image_base64 := text_or_empty(item.get("result")):
-        yield Media(
-            f"image/{lenient_json.value_as_text(item.get('output_format')) or '*'}",
-            base64=image_base64,
-            metadata=(("id", call_id), *lenient_json.select_metadata(item, IMAGE_FIELDS[1:])),
-        )
-    elif error := item.get("error"):
-        yield ToolResult(call_id, lenient_json.value_as_text(error), name, failed=True)
 
 
 def _default_tool_name(kind: str) -> str:
@@ -313,23 +317,23 @@ def _arguments_text(item: Fields) -> str:
     """The arguments as JSON text; the input of a custom tool as it is."""
     for name in _TEXT_ARGUMENT_FIELDS:
         if name in item:
-            return lenient_json.value_as_text(item[name])
+            return value_as_text(item[name])
     for name in _OBJECT_ARGUMENT_FIELDS:
         if item.get(name):
-            return lenient_json.compact_json(item[name])
+            return compact_json(item[name])
     fields = {name: item[name] for name in _INLINE_ARGUMENT_FIELDS if item.get(name)}
-    return lenient_json.compact_json(fields) if fields else ""
+    return compact_json(fields) if fields else ""
 
 
 def _result_text(item: Fields) -> str:
     """The first result field that is set: a string as it is, any other value as JSON text."""
     values = (item[name] for name in RESULT_FIELDS if item.get(name))
-    return lenient_json.value_as_text(next(values, ""))
+    return value_as_text(next(values, ""))
 
 
 def _error_beside_result(item: Fields) -> Metadata:
     has_result = any(item.get(name) for name in RESULT_FIELDS if name != "error")
-    return lenient_json.select_metadata(item, ("error",)) if has_result else ()
+    return select_metadata(item, ("error",)) if has_result else ()
 
 
 def _extra_fields(item: Fields, known: Collection[str]) -> Metadata:
@@ -339,27 +343,43 @@ def _extra_fields(item: Fields, known: Collection[str]) -> Metadata:
 
 
 def _metadata_except(fields: Fields, known: Collection[str]) -> Metadata:
-    return lenient_json.select_metadata(fields, (name for name in fields if name not in known))
+    return select_metadata(fields, (name for name in fields if name not in known))
 
 
 def representable_part(part: Part, *, has_audio: bool, reasoning_type: str) -> Part | None:
     """The part with the metadata that its item can hold; None for media that is no item or audio.
 
-    A text of reasoning without a type is of `reasoning_type`.
+    A text of reasoning without a type is of `reasoning_type`.  A call or a result keeps any
+    metadata if it was decoded from an item of its own type.
     """
+    fields: Fields = dict(part.metadata)
     match part:
         case Text():
-            entries = lenient_json.array_objects(dict(part.metadata).get("logprobs"))
-            fields: Fields = {"logprobs": [dict(entry) for entry in entries]}
-            logprobs = lenient_json.select_metadata(fields, fields)
-            metadata = (*_text_metadata(part, _MESSAGE_METADATA), *logprobs)
-            return replace(part, metadata=metadata)
+            entries: Json = [dict(entry) for entry in array_objects(fields.get("logprobs"))]
+            logprobs = select_metadata({"logprobs": entries}, ("logprobs",))
+            return replace(part, metadata=(*_text_metadata(part, _MESSAGE_METADATA), *logprobs))
         case Refusal():
             return replace(part, metadata=_text_metadata(part, _MESSAGE_METADATA))
         case Reasoning():
-            return _representable_reasoning(part, reasoning_type)
+            metadata, kind = _text_metadata(part, ("id", "status", "format")), fields.get("type")
+            if part.text:
+                kind = kind if kind in (SUMMARY, REASONING_TEXT) else reasoning_type
+            elif not part.redacted or kind != _COMPACTION:
+                kind = None
+            metadata = (*metadata, ("type", kind)) if kind else metadata
+            return Reasoning(part.text, redacted=part.redacted or None, metadata=metadata)
         case ToolCall() | ToolResult():
-            return replace(part, metadata=_tool_metadata(part))
+            texts: tuple[str, ...] = ()
+            others: list[str] = []
+            if _original_type(part):
+                texts = ("id", "status")
+                others = [name for name in fields if name not in (*_CALL_FIELDS, "result", *texts)]
+            elif isinstance(part, ToolCall):
+                texts, others = ("id", "status", "namespace"), ["caller"]
+            if isinstance(part, ToolResult) and part.content:
+                others.append("error")
+            metadata = (*_text_metadata(part, texts), *select_metadata(fields, others))
+            return replace(part, metadata=metadata)
         case Media() if part.media_type.startswith("image/") and part.base64:
             metadata = _text_metadata(part, ("id", *IMAGE_FIELDS[1:]))
             return Media(part.media_type, base64=part.base64, metadata=metadata)
@@ -376,50 +396,16 @@ def is_audio(part: Part) -> bool:
 
 def is_sent_empty(part: Part) -> bool:
     """Whether it is a text with citations, or reasoning with an ID."""
-    match part:
-        case Text():
-            return bool(part.citations)
-        case Reasoning():
-            return bool(_text_metadata(part, ("id",)))
-        case _:
-            return False
-
-
-def _representable_reasoning(part: Reasoning, default_type: str) -> Reasoning:
-    metadata = _text_metadata(part, ("id", "status", "format"))
-    kind = dict(part.metadata).get("type")
-    if part.text:
-        metadata = (
-            *metadata,
-            ("type", kind if kind in (SUMMARY, REASONING_TEXT) else default_type),
-        )
-    elif part.redacted and kind == _COMPACTION:
-        metadata = (*metadata, ("type", kind))
-    return Reasoning(part.text, redacted=part.redacted or None, metadata=metadata)
-
-
-def _tool_metadata(part: ToolCall | ToolResult) -> Metadata:
-    """The metadata of a call or a result: any, if it was decoded from an item of its own type."""
-    fields: Fields = dict(part.metadata)
-    if _original_type(part):
-        excluded = (*_CALL_FIELDS, "result", "id", "status")
-        others = _metadata_except(fields, excluded)
-        metadata = (*_text_metadata(part, ("id", "status")), *others)
-    elif isinstance(part, ToolCall):
-        caller = lenient_json.select_metadata(fields, ("caller",))
-        metadata = (*_text_metadata(part, ("id", "status", "namespace")), *caller)
-    else:
-        metadata = ()
-    if isinstance(part, ToolResult) and part.content:
-        metadata = (*metadata, *lenient_json.select_metadata(fields, ("error",)))
-    return metadata
+    if isinstance(part, Text):
+        return bool(part.citations)
+    return isinstance(part, Reasoning) and bool(_text_metadata(part, ("id",)))
 
 
 def _text_metadata(part: Part, names: tuple[str, ...]) -> Metadata:
     """The metadata with these names that is text; a status only if it is not `completed`."""
     return tuple(
         (name, value)
-        for name, value in lenient_json.select_metadata(dict(part.metadata), names)
+        for name, value in select_metadata(dict(part.metadata), names)
         if isinstance(value, str) and (name != "status" or value in _UNCOMPLETED_STATUSES)
     )
 
@@ -461,10 +447,9 @@ def encode_items(parts: Sequence[Part]) -> list[Document]:
             continue
         if groups and _continues_item(groups[-1][-1], part):
             groups[-1].append(part)
-        elif at in result_positions:
-            groups.append([part, parts[result_positions[at]]])
         else:
-            groups.append([part])
+            result_at = result_positions.get(at)
+            groups.append([part] if result_at is None else [part, parts[result_at]])
     return list(map(_encode_item, groups))
 
 
@@ -556,13 +541,12 @@ def _encode_message(blocks: Sequence[Part]) -> Document:
 def _encode_annotation(citation: Citation) -> Document:
     """A citation of a page, or of a file by its type in the metadata."""
     start, end = citation.span or (0, 0)
-    span: Document = {"start_index": start, "end_index": end} if start < end else {}
-    texts = {"filename": citation.title, "url": citation.url, "content": citation.quoted}
+    span = {"start_index": start, "end_index": end} if start < end else {}
     fields: Fields = dict(citation.metadata)
     if fields.get("type") in _FILE_CITATIONS:
-        known = (*_CITATION_FIELDS, "type", "filename")
-        others = _metadata_except(fields, known)
+        texts = {"filename": citation.title, "url": citation.url, "content": citation.quoted}
         known_texts = {name: text for name, text in texts.items() if text}
+        others = _metadata_except(fields, (*_CITATION_FIELDS, "type", "filename"))
         return {"type": fields["type"], **dict(others), **known_texts, **span}
     return {
         "type": _URL_CITATION,
@@ -603,22 +587,22 @@ def _encode_call(call: ToolCall, result: ToolResult | None) -> Document:
     kind = _original_type(call) or (_FUNCTION_CALL if result is None else _MCP_CALL)
     item_type = _item_type(kind)
     fields = _fields_except(call, "type")
-    error = None if result is None else dict(result.metadata).get("error")
-    failed = None if result is None else result.failed or bool(error)
+    failed: bool | None = None
+    result_fields: Document = {}
+    if result is not None:
+        error = dict(result.metadata).get("error")
+        if result.failed and result.content and not error:
+            error = dict(object_fields(_exact_json(result.content))) or result.content
+        else:
+            result_fields = _encode_output(item_type, result.content)
+        failed = result.failed or bool(error)
+        result_fields |= {"error": error} if error else {}
     item = _pop_item_header(kind, fields, failed=failed)
     item["call_id" if item_type.has_call_id else "id"] = call.id
     default_name = _default_tool_name(kind)
     is_named = kind != IMAGE_CALL and call.name not in ("", default_name)
     if is_named or item_type.arguments == "text":
         item["name"] = call.name or default_name
-    result_fields: Document = {}
-    if result is not None and result.failed and result.content and not error:
-        content = dict(lenient_json.parse_object(result.content.encode()))
-        is_object = content and lenient_json.compact_json(content) == result.content
-        result_fields = {"error": content if is_object else result.content}
-    elif result is not None:
-        error_field = {"error": error} if error else {}
-        result_fields = {**_encode_output(kind, result.content), **error_field}
     arguments = _encode_arguments(item_type, call.arguments)
     return {**item, **item_type.defaults, **arguments, **result_fields, **fields}
 
@@ -634,7 +618,8 @@ def _encode_result(result: ToolResult) -> Document:
     if result.name not in ("", _default_tool_name(kind)):
         item["name"] = result.name
     error_field = {"error": error} if error else {}
-    return {**item, **_encode_output(kind, result.content), **error_field, **fields}
+    output = _encode_output(_item_type(kind), result.content)
+    return {**item, **output, **error_field, **fields}
 
 
 def _pop_item_header(kind: str, fields: Document, *, failed: bool | None) -> Document:
@@ -658,23 +643,26 @@ def _encode_arguments(item_type: _ItemType, arguments: str) -> Document:
         return {item_type.argument_field: arguments}
     if arguments in ("", "{}"):
         return {}
-    fields: Fields = lenient_json.parse_object(arguments.encode())
-    names: tuple[str, ...] = _INLINE_ARGUMENT_FIELDS
+    fields, names = parse_object(arguments.encode()), _INLINE_ARGUMENT_FIELDS
     if item_type.arguments == "object":
-        names = (item_type.argument_field,)
-        fields = {item_type.argument_field: dict(fields)}
-    kept = lenient_json.select_metadata(fields, names)
+        fields, names = {item_type.argument_field: dict(fields)}, (item_type.argument_field,)
+    kept = dict(select_metadata(fields, names))
     is_exact = item_type.arguments != "" and len(kept) == len(fields)
-    return dict(kept) if is_exact else {"arguments": arguments}
+    return kept if is_exact else {"arguments": arguments}
 
 
-def _encode_output(kind: str, content: str) -> Document:
+def _encode_output(item_type: _ItemType, content: str) -> Document:
     """The result field: a list of objects where the item has one, else text."""
-    item_type = _item_type(kind)
-    if item_type.result_list:
-        with suppress(ValueError):
-            value = lenient_json.parse_json(content.encode())
-            objects = lenient_json.array_objects(value)
-            if objects and objects == value and lenient_json.compact_json(value) == content:
-                return {item_type.result_list: objects}
+    value = _exact_json(content) if item_type.result_list else None
+    objects = array_objects(value)
+    if objects and objects == value:
+        return {item_type.result_list: objects}
     return {item_type.result_text: content}
+
+
+def _exact_json(text: str) -> Json:
+    """The value whose compact JSON text this is; None if there is none."""
+    with suppress(ValueError):
+        value = parse_json(text.encode())
+        return value if compact_json(value) == text else None
+    return None
