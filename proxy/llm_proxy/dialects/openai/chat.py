@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects import response_encoding
+from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
 from llm_proxy.dialects.openai.choices import FINISH, ChoicesDialect, ResponseOptions
@@ -48,13 +48,13 @@ class OpenAIChat(ChoicesDialect):
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The messages, tools and sampling parameters of the body; None if it is not an object."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         return chat_messages.decode_request(body) if body else None
 
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """The `delta` of a stream, else the `message`; Perplexity always sends both."""
         preferred, other = ("delta", "message") if streamed else ("message", "delta")
-        return lenient_json.object_fields(choice.get(preferred if preferred in choice else other))
+        return object_fields(choice.get(preferred if preferred in choice else other))
 
     def wire_format_with(self, options: ResponseOptions, turns: Sequence[Turn]) -> WireFormat:
         """That of the provider's variant.

@@ -13,16 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import json_api, lenient_json, request_decoding, turn_parts
+from llm_proxy.dialects import json_api, request_decoding, turn_parts
 from llm_proxy.dialects.encoding import one_piece
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
-    first_integer,
+    compact_json,
+    get_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
     object_fields,
     select_metadata,
-    str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
@@ -85,7 +89,7 @@ class ChatMessageDecoder:
         """Decode one delta, or the whole message, whose tool calls are never joined."""
         for key, fragment in _decode_fragments(delta):
             self._fragments.add_fragment(fragment, key)
-        for position, call in enumerate(array_objects(delta.get("tool_calls"))):
+        for position, call in enumerate(get_objects(delta, "tool_calls")):
             key = self._tool_call_key(position, call) if streamed else None
             self._fragments.add_fragment(_decode_tool_call(call), key)
 
@@ -95,11 +99,11 @@ class ChatMessageDecoder:
 
     def _tool_call_key(self, position: int, call: Fields) -> Hashable:
         """Index and ID: Gemini gives every call index 0, so the ID must distinguish them."""
-        index = first_integer(call.get("index"))
+        index = get_integer(call, "index")
         index = position if index is None else index
-        call_id = value_as_text(call.get("id"))
+        call_id = get_text(call, "id")
         open_call_id = self._call_ids.setdefault(index, call_id)
-        starts_call = bool(call_id) and bool(object_fields(call.get("function")).get("name"))
+        starts_call = bool(call_id) and bool(get_object(call, "function").get("name"))
         if starts_call and open_call_id and open_call_id != call_id:
             self._call_ids[index] = open_call_id = call_id
         return index, open_call_id
@@ -113,8 +117,8 @@ def delta_output_chars(delta: Fields) -> int:
 def decode_request(body: Fields) -> Conversation:
     """The conversation in the body of a request."""
     messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
-    response_format = object_fields(body.get("response_format"))
-    json_schema = object_fields(response_format.get("json_schema"))
+    response_format = get_object(body, "response_format")
+    json_schema = get_object(response_format, "json_schema")
     return Conversation(
         messages,
         system=request_decoding.first_system_text(messages),
@@ -135,7 +139,7 @@ def decode_request(body: Fields) -> Conversation:
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
     """The messages of a request; the result of a legacy function has a name but no call ID."""
-    for message in array_objects(body.get("messages")):
+    for message in get_objects(body, "messages"):
         role = request_decoding.decode_role(message.get("role"))
         if role == "tool":
             result = ToolResult(
@@ -151,7 +155,7 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 def _decode_parts(message: Fields) -> Iterator[Part]:
     """The parts of a message, or the fragments of a delta."""
     yield from (fragment for _, fragment in _decode_fragments(message))
-    yield from map(_decode_tool_call, array_objects(message.get("tool_calls")))
+    yield from map(_decode_tool_call, get_objects(message, "tool_calls"))
 
 
 def _decode_fragments(delta: Fields) -> KeyedFragments:
@@ -159,41 +163,39 @@ def _decode_fragments(delta: Fields) -> KeyedFragments:
     if not _REASONING_FIELDS.isdisjoint(delta):
         yield from _decode_reasoning(delta)
     yield from _decode_content(delta.get("content"))
-    if refusal := str_or_empty(delta.get("refusal")):
+    if refusal := get_string(delta, "refusal"):
         yield "", Refusal(refusal)
-    function = object_fields(delta.get("function_call"))
+    function = get_object(delta, "function_call")
     if function.get("name") or function.get("arguments"):
         call = _decode_call(function, "arguments", metadata=(_LEGACY_CALL,))
         yield "function_call", call
-    audio = object_fields(delta.get("audio"))
+    audio = get_object(delta, "audio")
     if audio.get("data") or audio.get("transcript") or audio.get("id"):
         media = Media(
             _AUDIO,
-            base64=str_or_empty(audio.get("data")),
-            transcript=str_or_empty(audio.get("transcript")),
+            base64=get_string(audio, "data"),
+            transcript=get_string(audio, "transcript"),
             metadata=select_metadata(audio, _AUDIO_METADATA_FIELDS),
         )
         yield "audio", media
-    for image in array_objects(delta.get("images")):
+    for image in get_objects(delta, "images"):
         yield None, _decode_image(image)
-    for annotation in array_objects(delta.get("annotations")):
+    for annotation in get_objects(delta, "annotations"):
         yield "", Text("", citations=(_decode_citation(annotation),))
 
 
 def _decode_reasoning(delta: Fields) -> KeyedFragments:
     """Details repeat the text of `reasoning`, which counts only where they have no text."""
     details = array_objects(delta.get("reasoning_details") or delta.get("thinking_blocks"))
-    plain_text = str_or_empty(delta.get("reasoning_content")) or str_or_empty(
-        delta.get("reasoning")
-    )
+    plain_text = get_string(delta, "reasoning_content") or get_string(delta, "reasoning")
     details_have_text = any(detail.get(key) for detail in details for key in _REASONING_TEXT_FIELDS)
     if plain_text and not details_have_text:
         yield "", Reasoning(plain_text)
     for detail in details:
-        text = "".join(str_or_empty(detail.get(key)) for key in _REASONING_TEXT_FIELDS)
-        signature = str_or_empty(detail.get("signature"))
-        encrypted = str_or_empty(detail.get("data"))
-        key = value_as_text(detail.get("type")), first_integer(detail.get("index"))
+        text = "".join(get_string(detail, key) for key in _REASONING_TEXT_FIELDS)
+        signature = get_string(detail, "signature")
+        encrypted = get_string(detail, "data")
+        key = get_text(detail, "type"), get_integer(detail, "index")
         if text or signature or encrypted:
             metadata = select_metadata(detail, _REASONING_METADATA_FIELDS)
             yield None if encrypted else key, Reasoning(text, signature, encrypted, metadata)
@@ -211,33 +213,33 @@ def _decode_content(content: Json) -> KeyedFragments:
                 else _decode_block(object_fields(block))
             )
     elif isinstance(content, dict) and content:
-        yield "", Text(lenient_json.compact_json(content))
+        yield "", Text(compact_json(content))
 
 
 def _decode_block(block: Fields) -> KeyedFragments:
     """One typed block of a message; unknown types are skipped."""
     match block.get("type"):
         case "text":
-            if text := str_or_empty(block.get("text")):
+            if text := get_string(block, "text"):
                 yield "", Text(text)
         case "thinking" | "reasoning":
             summary = block.get("thinking") or block.get("summary")
             for item in [{"text": summary}] if isinstance(summary, str) else array_objects(summary):
-                text = str_or_empty(item.get("text"))
-                signature = str_or_empty(item.get("signature"))
+                text = get_string(item, "text")
+                signature = get_string(item, "signature")
                 if text or signature:
                     yield "", Reasoning(text, signature)
         case "refusal":
-            if refusal := str_or_empty(block.get("refusal")):
+            if refusal := get_string(block, "refusal"):
                 yield "", Refusal(refusal)
         case "image_url":
             yield None, _decode_image(block)
         case "input_audio":
-            audio = object_fields(block.get("input_audio"))
-            if data := value_as_text(audio.get("data")):
+            audio = get_object(block, "input_audio")
+            if data := get_text(audio, "data"):
                 yield None, Media(f"audio/{value_as_text(audio.get('format')) or '*'}", base64=data)
         case "file":
-            if file_data := object_fields(block.get("file")).get("file_data"):
+            if file_data := get_object(block, "file").get("file_data"):
                 yield None, json_api.decode_media_url(value_as_text(file_data), "*/*")
         case _:
             pass
@@ -245,15 +247,15 @@ def _decode_block(block: Fields) -> KeyedFragments:
 
 def _decode_tool_call(call: Fields) -> ToolCall:
     """A call or its fragment; unknown fields (Gemini's signatures) become metadata."""
-    call_id = value_as_text(call.get("id"))
+    call_id = get_text(call, "id")
     unknown_fields = (name for name in call if name not in _STANDARD_CALL_FIELDS)
     metadata = select_metadata(call, unknown_fields)
-    custom = object_fields(call.get("custom"))
+    custom = get_object(call, "custom")
     is_custom = custom.get("name") or custom.get("input")
     # only the first fragment has the type, and some gateways send empty fields of the other type
     if (call.get("type") or (is_custom and "custom")) == "custom":
         return _decode_call(custom, "input", call_id, (_CUSTOM_CALL, *metadata))
-    return _decode_call(object_fields(call.get("function")), "arguments", call_id, metadata)
+    return _decode_call(get_object(call, "function"), "arguments", call_id, metadata)
 
 
 def _decode_call(
@@ -262,14 +264,14 @@ def _decode_call(
     arguments = function.get(arguments_field)
     return ToolCall(
         id=call_id,
-        name=value_as_text(function.get("name")),
+        name=get_text(function, "name"),
         arguments=arguments if isinstance(arguments, str) else value_as_text(arguments),
         metadata=metadata,
     )
 
 
 def _decode_image(block: Fields) -> Media:
-    url = value_as_text(object_fields(block.get("image_url")).get("url"))
+    url = get_text(get_object(block, "image_url"), "url")
     return json_api.decode_media_url(url, _IMAGE)
 
 
@@ -277,12 +279,12 @@ def _decode_citation(annotation: Fields) -> Citation:
     """A cited page; any other annotation is kept verbatim in `metadata`."""
     if annotation.get("type") != "url_citation":
         return Citation(metadata=select_metadata(annotation, annotation))
-    page = object_fields(annotation.get("url_citation"))
-    start, end = first_integer(page.get("start_index")), first_integer(page.get("end_index"))
+    page = get_object(annotation, "url_citation")
+    start, end = get_integer(page, "start_index"), get_integer(page, "end_index")
     return Citation(
-        url=value_as_text(page.get("url")),
-        title=value_as_text(page.get("title")),
-        quoted=value_as_text(page.get("content")),
+        url=get_text(page, "url"),
+        title=get_text(page, "title"),
+        quoted=get_text(page, "content"),
         span=None if start is None or end is None or start >= end else (start, end),
     )
 

@@ -23,11 +23,14 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,
     array_objects,
-    first_integer,
+    get_integer,
+    get_items,
+    get_object,
+    get_objects,
+    get_text,
     object_fields,
     parse_object,
     select_metadata,
-    value_as_text,
 )
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
@@ -117,7 +120,7 @@ def _response_options(request: Request, context: EncodeContext) -> ResponseOptio
     body = parse_object(request.body)
     return ResponseOptions(
         body.get("stream") is True,
-        object_fields(body.get("stream_options")).get("include_usage") is True,
+        get_object(body, "stream_options").get("include_usage") is True,
         bool(body.get("functions")) and not body.get("tools"),
         provider_variant(context.provider),
         context,
@@ -201,8 +204,8 @@ class ChoicesDialect(family.OpenAIDialect):
         metadata: dict[str, Json] = {}
         choices: dict[int, _Choice] = {}
         for document in _documents(response):
-            response_id = response_id or value_as_text(document.get("id"))
-            model = model or value_as_text(document.get("model"))
+            response_id = response_id or get_text(document, "id")
+            model = model or get_text(document, "model")
             usage = _decode_usage(document) or usage
             metadata.update(select_metadata(document, _RESPONSE_METADATA_FIELDS))
             if error := document.get("error"):
@@ -236,7 +239,7 @@ class ChoicesDialect(family.OpenAIDialect):
         """Decode one piece of a choice, or the whole choice."""
         for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
             choice.logprobs.setdefault(name, []).extend(entries)
-        reason = value_as_text(fields.get("finish_reason"))
+        reason = get_text(fields, "finish_reason")
         choice.finish_raw = reason or choice.finish_raw
         if error := fields.get("error"):
             choice.failure = json_api.decode_failure(error)
@@ -349,16 +352,16 @@ def _documents(response: DialectResponse) -> Iterator[Fields]:
 
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
-    for position, choice in enumerate(array_objects(document.get("choices"))):
-        index = first_integer(choice.get("index"))
+    for position, choice in enumerate(get_objects(document, "choices")):
+        index = get_integer(choice, "index")
         yield position if index is None else index, choice
 
 
 def _decode_usage(document: Fields) -> Usage | None:
     """Usage at the top level, else in `x_groq` (Groq's agents) or in a choice (Moonshot)."""
-    choices = array_items(document.get("choices"))
+    choices = get_items(document, "choices")
     for place in (document, document.get("x_groq"), *choices):
-        if isinstance(place, dict) and (usage := object_fields(place.get("usage"))):
+        if isinstance(place, dict) and (usage := get_object(place, "usage")):
             return USAGE.decode(usage)
     return None
 

@@ -11,9 +11,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import lenient_json, request_decoding
+from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_objects,
+    get_string,
+    join_pieces,
+    parse_object,
+    str_or_empty,
+)
 from llm_proxy.dialects.openai import family
 from llm_proxy.dialects.openai.choices import ChoicesDialect, ResponseOptions
 from llm_proxy.dialects.response_encoding import Document
@@ -44,13 +51,13 @@ class OpenAICompletions(ChoicesDialect):
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The prompt as one user message; several prompts become one message."""
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         settings = body.get("temperature"), body.get("top_p")
         return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
 
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """Its text, with an echoed prompt, as the content of a message."""
-        return {"content": lenient_json.str_or_empty(choice.get("text"))}
+        return {"content": get_string(choice, "text")}
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice, by index; several prompts have n choices each.
@@ -61,9 +68,7 @@ class OpenAICompletions(ChoicesDialect):
         if turns or response.codec_name != "sse":
             return turns
         events = map(family.decode_event, response.framed_messages)
-        text = lenient_json.join_pieces(
-            lenient_json.str_or_empty(event.get("value")) for event in events
-        )
+        text = join_pieces(get_string(event, "value") for event in events)
         return (Turn((Text(text),)),) if text else ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
@@ -71,8 +76,8 @@ class OpenAICompletions(ChoicesDialect):
         if codec != "sse":
             return 0
         fields = family.decode_event(message)
-        texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
-        return sum(len(lenient_json.str_or_empty(text)) for text in (*texts, fields.get("value")))
+        texts = [choice.get("text") for choice in get_objects(fields, "choices")]
+        return sum(len(str_or_empty(text)) for text in (*texts, fields.get("value")))
 
     def encode_whole_choice(self, index: int, turn: Turn, _options: ResponseOptions) -> Document:
         """The whole text."""

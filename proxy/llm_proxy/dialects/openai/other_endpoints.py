@@ -31,9 +31,12 @@ from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDia
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
     compact_json,
-    first_integer,
+    get_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
     join_pieces,
     object_fields,
     parse_object,
@@ -225,9 +228,9 @@ def _event_type(message: bytes) -> str:
 def _delta_text(fields: Fields) -> str:
     """The text of a transcription delta, or of a delta of an assistant's message."""
     delta = fields.get("delta")
-    blocks = array_objects(object_fields(delta).get("content"))
-    texts = (str_or_empty(object_fields(block.get("text")).get("value")) for block in blocks)
-    return str_or_empty(delta) or str_or_empty(fields.get("text")) or "".join(texts)
+    blocks = get_objects(object_fields(delta), "content")
+    texts = (get_string(get_object(block, "text"), "value") for block in blocks)
+    return str_or_empty(delta) or get_string(fields, "text") or "".join(texts)
 
 
 def _completeness_by_content_type(response: DialectResponse) -> Completeness:
@@ -257,7 +260,7 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
     final_event: Fields = {}
     failure: Failure | None = None
     for fields in map(family.decode_event, response.framed_messages):
-        kind = value_as_text(fields.get("type"))
+        kind = get_text(fields, "type")
         if error := fields.get("error"):
             failure = failure or json_api.decode_failure(error)
         elif kind in _TRANSCRIPT_FINAL_EVENT_TYPES:
@@ -279,15 +282,15 @@ def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
 def _transcript_turn(
     transcript: Fields, *, is_finished: bool = True, failure: Failure | None = None
 ) -> Turn:
-    text = join_pieces([str_or_empty(transcript.get("text"))])
-    counts = object_fields(transcript.get("usage"))
+    text = join_pieces([get_string(transcript, "text")])
+    counts = get_object(transcript, "usage")
     return Turn(
         (Text(text),) if text else (),
         finish=FinishReason.STOP if is_finished else None,
-        finish_raw=value_as_text(transcript.get("type")),
+        finish_raw=get_text(transcript, "type"),
         usage=_TRANSCRIPT_USAGE.decode(counts),
         failure=failure,
-        model=value_as_text(transcript.get("model")),
+        model=get_text(transcript, "model"),
         metadata=(
             *select_metadata(transcript, _TRANSCRIPT_METADATA_FIELDS),
             *select_metadata(counts, ("seconds",)),
@@ -323,8 +326,8 @@ def _embeddings_response(request: Request, context: EncodeContext) -> DialectRes
     texts = _embedding_inputs(body.get("input"))
     if not texts:
         return family.error_response(400, Failure("'input' has no text to embed."), context)
-    model = value_as_text(body.get("model"))
-    dimensions = first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
+    model = get_text(body, "model")
+    dimensions = get_integer(body, "dimensions") or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
     )
     vectors = [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts]
@@ -370,7 +373,7 @@ def _moderations_response(request: Request, context: EncodeContext) -> DialectRe
     }
     document = {
         "id": context.fake_identifier("modr-"),
-        "model": value_as_text(body.get("model")) or "omni-moderation-latest",
+        "model": get_text(body, "model") or "omni-moderation-latest",
         "results": [result] * count,
     }
     return family.json_response(document, context)

@@ -17,12 +17,13 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,
     array_objects,
-    first_integer,
+    get_integer,
+    get_object,
+    get_string,
+    get_text,
     join_pieces,
-    object_fields,
     select_metadata,
     str_or_empty,
-    value_as_text,
 )
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.output_items import IMAGE_CALL, IMAGE_FIELDS, RESULT_FIELDS
@@ -106,8 +107,8 @@ class OutputItemsAssembler:
         """Apply one event; progress events of tools are ignored."""
         stem, _, step = event_type.rpartition(".")
         if stem == _ITEM_EVENT:
-            fields = object_fields(event.get("item"))
-            item = self._item_of_event(event, str_or_empty(fields.get("type")))
+            fields = get_object(event, "item")
+            item = self._item_of_event(event, get_string(fields, "type"))
             if step in item.received_snapshots or "done" in item.received_snapshots:
                 item = self._begin_item(event, "")  # some servers reuse an index
             item.received_snapshots.add(step)
@@ -115,7 +116,7 @@ class OutputItemsAssembler:
         elif target := _TARGETS.get(stem):
             self._item_of_event(event, target.item_type).add_text(target, event, step)
         elif event_type == _ANNOTATION_EVENT:
-            index = first_integer(event.get("content_index")) or 0
+            index = get_integer(event, "content_index") or 0
             item = self._item_of_event(event, "message")
             item.annotations.setdefault(index, []).append(event.get("annotation"))
         elif event_type == _PARTIAL_IMAGE_EVENT:
@@ -141,8 +142,8 @@ class OutputItemsAssembler:
 
 
 def _item_key(event: Fields) -> Hashable:
-    index = first_integer(event.get("output_index"))
-    return value_as_text(event.get("item_id")) if index is None else index
+    index = get_integer(event, "output_index")
+    return get_text(event, "item_id") if index is None else index
 
 
 class _ItemAssembler:
@@ -163,7 +164,7 @@ class _ItemAssembler:
         """Append the piece of a text in a delta; `.done` replaces the text."""
         whole = event.get(target.done_field or target.field) if step == "done" else None
         if piece := str_or_empty(whole or event.get("delta")):
-            index = first_integer(event.get(target.index_field)) or 0
+            index = get_integer(event, target.index_field) or 0
             pieces = self._texts.setdefault((target, index), [])
             if whole is not None:
                 pieces.clear()
@@ -189,7 +190,7 @@ class _ItemAssembler:
         for target, texts in strings.items():
             value: Json = texts if target.index_field else texts[0]
             if target.parent_field:
-                parent = object_fields(self.fields.get(target.parent_field))
+                parent = get_object(self.fields, target.parent_field)
                 assembled[target.parent_field] = {**parent, target.field: value}
             else:
                 assembled[target.field] = value
@@ -269,7 +270,7 @@ def _encode_block(
     text_event = _TEXT_EVENT_BY_BLOCK_TYPE[block["type"]]
     field = _TARGETS[text_event].field
     text, logprobs = block[field], block.get("logprobs")
-    tokens = [str_or_empty(entry.get("token")) for entry in logprobs or ()]
+    tokens = [get_string(entry, "token") for entry in logprobs or ()]
     if all(tokens) and "".join(tokens) == text:
         deltas = [(token, [entry]) for token, entry in zip(tokens, logprobs or (), strict=True)]
     else:
@@ -293,7 +294,7 @@ def _encode_field(
     split_text: Callable[[str], Iterable[str]],
 ) -> Iterator[TypedEvent]:
     """The events of a text field (or list of texts) of the item or of an object in it."""
-    parent = object_fields(item.get(target.parent_field)) if target.parent_field else item
+    parent = get_object(item, target.parent_field) if target.parent_field else item
     value = parent.get(target.field)
     texts = array_items(value) if target.index_field else [value] if isinstance(value, str) else []
     name = {"name": item["name"]} if "name" in item and not target.index_field else {}

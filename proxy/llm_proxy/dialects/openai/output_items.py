@@ -24,12 +24,14 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
     compact_json,
-    first_integer,
+    get_integer,
+    get_objects,
+    get_string,
+    get_text,
     object_fields,
     parse_json,
     parse_object,
     select_metadata,
-    str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.request_decoding import text_or_empty
@@ -202,9 +204,7 @@ def awaits_tool_results(items: Sequence[Fields]) -> bool:
     The provider may have run a tool other than a function: then there is an output, or (at xAI,
     which sends none) a later message.
     """
-    calls = [
-        (value_as_text(item.get("type")), value_as_text(item.get("call_id"))) for item in items
-    ]
+    calls = [(get_text(item, "type"), get_text(item, "call_id")) for item in items]
     answered_call_ids = {call_id for kind, call_id in calls if kind.endswith("_output")}
     is_waiting = False
     for kind, call_id in calls:
@@ -218,7 +218,7 @@ def awaits_tool_results(items: Sequence[Fields]) -> bool:
 
 def decode_item(item: Fields) -> Iterator[Part]:
     """The parts of an output item; none for an unknown type."""
-    kind = value_as_text(item.get("type"))
+    kind = get_text(item, "type")
     if kind == "message" or (not kind and "content" in item):
         yield from _decode_message(item)
     elif kind == "reasoning":
@@ -230,9 +230,9 @@ def decode_item(item: Fields) -> Iterator[Part]:
         )
     elif kind.endswith(_OUTPUT_TYPE_SUFFIXES):
         yield ToolResult(
-            value_as_text(item.get("call_id")),
-            _result_text(item) or value_as_text(item.get("result")),
-            value_as_text(item.get("name")) or _default_tool_name(kind),
+            get_text(item, "call_id"),
+            _result_text(item) or get_text(item, "result"),
+            get_text(item, "name") or _default_tool_name(kind),
             has_failed(item),
             (
                 *_extra_fields(item, ("call_id", "name", "result", *RESULT_FIELDS)),
@@ -250,7 +250,7 @@ def _decode_message(item: Fields) -> Iterator[Part]:
     blocks = [{"text": content}] if isinstance(content, str) else array_objects(content)
     for block in blocks:
         text, refusal = text_or_empty(block.get("text")), text_or_empty(block.get("refusal"))
-        citations = tuple(map(_decode_citation, array_objects(block.get("annotations"))))
+        citations = tuple(map(_decode_citation, get_objects(block, "annotations")))
         if text or citations:
             logprobs = select_metadata(block, ("logprobs",))
             yield Text(text, citations, (*metadata, *logprobs))
@@ -260,14 +260,14 @@ def _decode_message(item: Fields) -> Iterator[Part]:
 
 def _decode_citation(annotation: Fields) -> Citation:
     """A cited page or file; the position in a file goes into the metadata."""
-    start = first_integer(annotation.get("start_index"))
-    end = first_integer(annotation.get("end_index"))
+    start = get_integer(annotation, "start_index")
+    end = get_integer(annotation, "end_index")
     is_page = annotation.get("type") == _URL_CITATION
     known = (*_CITATION_FIELDS, "type" if is_page else "filename")
     return Citation(
-        url=value_as_text(annotation.get("url")),
+        url=get_text(annotation, "url"),
         title=value_as_text(annotation.get("title") or annotation.get("filename")),
-        quoted=value_as_text(annotation.get("content")),
+        quoted=get_text(annotation, "content"),
         span=None if start is None or end is None or start >= end else (start, end),
         metadata=_metadata_except(annotation, known),
     )
@@ -279,8 +279,8 @@ def _decode_reasoning(item: Fields) -> Iterator[Part]:
     blocks = [
         block
         for name in ("summary", "content")
-        for block in array_objects(item.get(name))
-        if str_or_empty(block.get("text"))
+        for block in get_objects(item, name)
+        if get_string(block, "text")
     ] or [{}]
     encrypted = text_or_empty(item.get("encrypted_content")) or None
     for number, block in enumerate(blocks, start=1):
@@ -293,8 +293,8 @@ def _decode_reasoning(item: Fields) -> Iterator[Part]:
 
 def _decode_call(item: Fields, kind: str) -> Iterator[Part]:
     """A call, and its result or image where the provider ran it."""
-    call_id = value_as_text(item.get("call_id")) or value_as_text(item.get("id"))
-    name = value_as_text(item.get("name")) or _default_tool_name(kind)
+    call_id = get_text(item, "call_id") or get_text(item, "id")
+    name = get_text(item, "name") or _default_tool_name(kind)
     known = (*_CALL_FIELDS, *_FURTHER_CALL_FIELDS.get(kind, ()))
     yield ToolCall(call_id, name, _arguments_text(item), _extra_fields(item, known))
     image_base64 = text_or_empty(item.get("result")) if kind == IMAGE_CALL else ""
@@ -355,7 +355,7 @@ def representable_part(part: Part, *, has_audio: bool, reasoning_type: str) -> P
     fields: Fields = dict(part.metadata)
     match part:
         case Text():
-            entries: Json = [dict(entry) for entry in array_objects(fields.get("logprobs"))]
+            entries: Json = [dict(entry) for entry in get_objects(fields, "logprobs")]
             logprobs = select_metadata({"logprobs": entries}, ("logprobs",))
             return replace(part, metadata=(*_text_metadata(part, _MESSAGE_METADATA), *logprobs))
         case Refusal():

@@ -34,11 +34,12 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
     first_integer,
-    object_fields,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
     parse_object,
     select_metadata,
-    str_or_empty,
-    value_as_text,
 )
 from llm_proxy.dialects.openai import (
     family,
@@ -238,13 +239,13 @@ class OpenAIResponses(family.OpenAIDialect):
             failure = json_api.decode_failure(body["error"]) if body.get("error") else None
             is_response = body.get("object") == "response" and not body.get("deleted")
             document = body if is_response or "output" in body else {}
-            status = value_as_text(document.get("status"))
+            status = get_text(document, "status")
         else:
             for kind, event in _typed_events(response.framed_messages):
                 failure = failure or _decode_failure(kind, event)
-                delta = str_or_empty(event.get("delta"))
+                delta = get_string(event, "delta")
                 if kind in _RESPONSE_EVENTS:
-                    document = object_fields(event.get("response")) or document
+                    document = get_object(event, "response") or document
                     status = kind.removeprefix("response.") if kind in _FINAL_EVENTS else status
                 elif kind == f"{_AUDIO_EVENT}.delta":
                     audio.add_fragment(Media("audio/*", base64=delta))
@@ -252,23 +253,23 @@ class OpenAIResponses(family.OpenAIDialect):
                     audio.add_fragment(Media("audio/*", transcript=delta))
                 else:
                     assembler.feed(kind, event)
-        output = array_objects(document.get("output")) or assembler.assembled_items()
+        output = get_objects(document, "output") or assembler.assembled_items()
         items = [part for item in output for part in output_items.decode_item(item)]
         parts = (*items, *audio.joined_parts())
         if not (parts or document or status or failure):
             return ()
-        details = object_fields(document.get("incomplete_details"))
-        reason = value_as_text(details.get("reason")) if status == "incomplete" else ""
+        details = get_object(document, "incomplete_details")
+        reason = get_text(details, "reason") if status == "incomplete" else ""
         raw = reason or status
         awaits_client = output_items.awaits_tool_results(output)
         turn = Turn(
             parts,
             finish=_FINISH.decode(raw, awaits_client=awaits_client) if status else None,
             finish_raw=raw,
-            usage=_USAGE.decode(object_fields(document.get("usage"))),
+            usage=_USAGE.decode(get_object(document, "usage")),
             failure=failure,
-            id=value_as_text(document.get("id")),
-            model=value_as_text(document.get("model")),
+            id=get_text(document, "id"),
+            model=get_text(document, "model"),
             metadata=select_metadata(document, _METADATA),
         )
         return (turn,)
@@ -278,12 +279,12 @@ class OpenAIResponses(family.OpenAIDialect):
         if codec != "sse":
             return 0
         fields = family.decode_event(message)
-        kind = str_or_empty(fields.get("type"))
+        kind = get_string(fields, "type")
         if not kind.endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
         if kind.endswith(_BINARY_DELTA_SUFFIX):
             return 1
-        return max(len(str_or_empty(fields.get("delta"))), 1)
+        return max(len(get_string(fields, "delta")), 1)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty input, without instructions or tools."""
@@ -429,10 +430,10 @@ def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
     for message in messages:
         event = family.decode_event(message)
         if event.get("object") == "response":
-            status = value_as_text(event.get("status"))
+            status = get_text(event, "status")
             yield f"response.{status}", {"response": dict(event)}
         elif event:
-            kind = value_as_text(event.get("type"))
+            kind = get_text(event, "type")
             yield kind or sse.parse_event(message).event_type, event
 
 
@@ -442,7 +443,7 @@ def _decode_failure(kind: str, event: Fields) -> Failure | None:
     if kind == "error" and not error:
         error = dict(event)
     elif kind == "response.failed":
-        error = error or object_fields(event.get("response")).get("error")
+        error = error or get_object(event, "response").get("error")
     if not error:
         return None
     if isinstance(error, dict) and error.get("type") == "error":
@@ -463,7 +464,7 @@ def _encode_events(
     statuses = (*queued, "in_progress")
     for kind, status in zip(("created", *statuses), (statuses[0], *statuses), strict=True):
         yield f"response.{kind}", {"response": {**initial, "status": status}}
-    counts = (tool.get("partial_images") for tool in array_objects(request_body.get("tools")))
+    counts = (tool.get("partial_images") for tool in get_objects(request_body, "tools"))
     image_count = min(max((first_integer(count) or 0 for count in counts), default=0), 3)
     output = final["output"]
     for index, item in enumerate(output):

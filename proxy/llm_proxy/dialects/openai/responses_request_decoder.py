@@ -10,8 +10,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import json_api, lenient_json, request_decoding
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects import json_api, request_decoding
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    value_as_text,
+)
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.turns import Json, Media, Part, Refusal, Text, ToolResult
 
@@ -34,17 +43,13 @@ def decode_request(body: Fields) -> Conversation:
     """The conversation in the body of a Responses API request."""
     prompt = body.get("input")
     items: list[Fields] = (
-        [{"role": "user", "content": prompt}]
-        if isinstance(prompt, str)
-        else lenient_json.array_objects(prompt)
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else array_objects(prompt)
     )
     messages = request_decoding.merge_adjacent_messages(
         _decode_messages(items), mergeable_roles=("assistant", "tool")
     )
     conversation = body.get("conversation")
-    text_format = lenient_json.object_fields(
-        lenient_json.object_fields(body.get("text")).get("format")
-    )
+    text_format = get_object(get_object(body, "text"), "format")
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("instructions"))
@@ -53,12 +58,12 @@ def decode_request(body: Fields) -> Conversation:
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
-            lenient_json.object_fields(body.get("reasoning")).get("effort")
+            get_object(body, "reasoning").get("effort")
         ),
         response_schema=request_decoding.response_schema(text_format, text_format.get("schema")),
         previous_response_id=request_decoding.text_or_empty(body.get("previous_response_id")),
         stored_conversation_id=request_decoding.text_or_empty(
-            lenient_json.object_fields(conversation).get("id", conversation)
+            object_fields(conversation).get("id", conversation)
         ),
         is_stored_by_provider=body.get("store") is not False,
     )
@@ -66,7 +71,7 @@ def decode_request(body: Fields) -> Conversation:
 
 def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
     for item in items:
-        kind = lenient_json.str_or_empty(item.get("type"))
+        kind = get_string(item, "type")
         if kind == "message" or (not kind and "role" in item):
             if role := request_decoding.decode_role(item.get("role")):
                 yield request_decoding.request_message(role, _decode_content(item.get("content")))
@@ -83,23 +88,19 @@ def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
 def _decode_content(content: Json) -> Iterator[Part]:
     if isinstance(content, str):
         yield Text(content)
-    for block in lenient_json.array_objects(content):
+    for block in array_objects(content):
         match block.get("type"):
             case "refusal":
-                yield Refusal(lenient_json.str_or_empty(block.get("refusal")))
+                yield Refusal(get_string(block, "refusal"))
             case "input_image":
-                yield json_api.decode_media_url(
-                    lenient_json.value_as_text(block.get("image_url")), "image/*"
-                )
+                yield json_api.decode_media_url(get_text(block, "image_url"), "image/*")
             case "input_file":
                 source = block.get("file_data") or block.get("file_url")
-                yield json_api.decode_media_url(lenient_json.value_as_text(source), "*/*")
+                yield json_api.decode_media_url(value_as_text(source), "*/*")
             case "input_audio":
-                audio = lenient_json.object_fields(block.get("input_audio"))
-                audio_format = lenient_json.value_as_text(audio.get("format")) or "*"
-                yield Media(
-                    f"audio/{audio_format}", base64=lenient_json.value_as_text(audio.get("data"))
-                )
+                audio = get_object(block, "input_audio")
+                audio_format = get_text(audio, "format") or "*"
+                yield Media(f"audio/{audio_format}", base64=get_text(audio, "data"))
             case _:
                 yield from request_decoding.decode_texts([dict(block)])
 
@@ -121,13 +122,9 @@ def _decode_tool_result(item: Fields, kind: str) -> ToolResult:
 def _decode_tools(body: Fields, items: list[Fields]) -> Iterator[ToolDefinition]:
     """The tools of the request and those added by input items; a namespace holds several."""
     tool_holders = [body, *(item for item in items if item.get("type") in _TOOL_OFFER_TYPES)]
-    for fields in (
-        tool for holder in tool_holders for tool in lenient_json.array_objects(holder.get("tools"))
-    ):
+    for fields in (tool for holder in tool_holders for tool in get_objects(holder, "tools")):
         definitions = (
-            lenient_json.array_objects(fields.get("tools"))
-            if fields.get("type") == "namespace"
-            else [fields]
+            get_objects(fields, "tools") if fields.get("type") == "namespace" else [fields]
         )
         for document in definitions:
             yield from request_decoding.decode_tool(document, document.get("parameters"))
