@@ -1,7 +1,6 @@
 """The base class of dialects: match, check, decode and encode one provider wire format.
 
-A dialect is pure: values in, values out.  It uses no socket, no file and no other dialect.  `wire`
-says how a dialect that has its own `representable_turns` moves to those of the base class.
+A dialect is pure: values in, values out.  It uses no socket, no file and no other dialect.
 """
 
 from __future__ import annotations
@@ -200,11 +199,11 @@ class Dialect(ABC):
         """
         wire_format = self.wire_format(request, turns, context)
         context = replace(context, split_text=encoding.one_piece)
-        if error := self._error_in_place_of(turns, wire_format, context):
+        prepared, response = self._prepare_and_encode(request, turns, wire_format, context)
+        decoded = self.decode_response(response)
+        if not prepared:
             parts_lost = ("what was said before it failed",) * any(turn.parts for turn in turns)
-            return ConvertedResponseTurns(self.decode_response(error), parts_lost)
-        prepared = encoding.prepared_turns(turns, wire_format, self.model(request), context)
-        decoded = self.decode_response(self.encode_turns(request, prepared, context))
+            return ConvertedResponseTurns(decoded, parts_lost)
         return ConvertedResponseTurns(
             decoded, losses.between(turns, prepared, decoded, wire_format)
         )
@@ -217,21 +216,23 @@ class Dialect(ABC):
         Each message is sent at one time.  Raises as `representable_turns` does.
         """
         wire_format = self.wire_format(request, turns, context)
-        if error := self._error_in_place_of(turns, wire_format, context):
-            return error
-        prepared = encoding.prepared_turns(turns, wire_format, self.model(request), context)
-        return self.encode_turns(request, prepared, context)
+        return self._prepare_and_encode(request, turns, wire_format, context)[1]
 
-    def _error_in_place_of(
-        self, turns: Sequence[Turn], wire_format: WireFormat, context: EncodeContext
-    ) -> DialectResponse | None:
-        """The HTTP error if one of the turns failed and the response is not streamed."""
+    def _prepare_and_encode(
+        self,
+        request: Request,
+        turns: Sequence[Turn],
+        wire_format: WireFormat,
+        context: EncodeContext,
+    ) -> tuple[tuple[Turn, ...], DialectResponse]:
+        """The prepared turns and the response; no turns and an error where it replaces them."""
         encoding.check_count(turns, wire_format)
         failure = encoding.first_failure(turns)
-        if failure is None or wire_format.is_streamed:
-            return None
-        failed_turn = next(turn for turn in turns if turn.failure)
-        return self.error_response_of_turn(replace(failed_turn, failure=failure), context)
+        if failure is not None and not wire_format.is_streamed:
+            failed_turn = next(turn for turn in turns if turn.failure)
+            return (), self.error_response_of_turn(replace(failed_turn, failure=failure), context)
+        prepared = encoding.prepared_turns(turns, wire_format, self.model(request), context)
+        return prepared, self.encode_turns(request, prepared, context)
 
     def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
         """The HTTP error in place of a failed turn that is not streamed."""

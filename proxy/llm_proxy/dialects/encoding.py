@@ -96,19 +96,15 @@ def prepared_turns(
         return tuple(
             replace(turn, finish=None, finish_raw="", failure=failure) for turn in prepared
         )
-    if (
-        wire_format.is_streamed
-        and context.choices_are_successive
-        and not wire_format.has_interleaved_choices
-    ):
-        prepared[1:] = (_without_finish(turn, wire_format) for turn in prepared[1:])
+    is_successive = wire_format.is_streamed and context.choices_are_successive
+    if is_successive and not wire_format.has_interleaved_choices:
+        # The first choice finishes for all; the others have only the metadata of the response.
+        for at, turn in enumerate(prepared[1:], 1):
+            metadata = lenient_json.select_metadata(
+                dict(turn.metadata), wire_format.response_metadata
+            )
+            prepared[at] = replace(turn, finish=None, finish_raw="", metadata=metadata)
     return tuple(prepared)
-
-
-def _without_finish(turn: Turn, wire_format: WireFormat) -> Turn:
-    """A later choice of a stream in which the first finishes for all, and has all its metadata."""
-    metadata = lenient_json.select_metadata(dict(turn.metadata), wire_format.response_metadata)
-    return replace(turn, finish=None, finish_raw="", metadata=metadata)
 
 
 def _prepared_parts(
@@ -147,11 +143,12 @@ def _complete_call(
     if prefix is not None and (not call_id or call_id in call_ids):
         call_id = context.fake_identifier(prefix, len(call_ids))
     call_ids.add(call_id)
-    arguments: str | None = call.arguments or "{}"
-    if wire_format.has_object_arguments and arguments is not None:
-        arguments = normalized_object_json(arguments)
-    if arguments is None:
-        raise arguments_error(wire_format.dialect, call)
+    arguments = call.arguments or "{}"
+    if wire_format.has_object_arguments:
+        normalized = normalized_object_json(arguments)
+        if normalized is None:
+            raise arguments_error(wire_format.dialect, call)
+        arguments = normalized
     return replace(call, id=call_id, arguments=arguments)
 
 
@@ -186,16 +183,9 @@ def is_silent(part: Part, wire_format: WireFormat) -> bool:
     """Whether a part has nothing to send; tool calls and results always have."""
     if wire_format.is_sent_empty(part):
         return False
-    match part:
-        case Text() | Refusal():
-            return not part.text
-        case Reasoning():
-            has_seal = wire_format.has_signatures and (part.signature or part.redacted)
-            return not (part.text or has_seal)
-        case Media():
-            return not (part.url or part.base64 or part.transcript)
-        case ToolCall() | ToolResult():
-            return False
+    if isinstance(part, Text) or (isinstance(part, Reasoning) and not wire_format.has_signatures):
+        return not part.text
+    return turn_parts.is_empty_part(part)
 
 
 def normalized_object_json(arguments: str) -> str | None:

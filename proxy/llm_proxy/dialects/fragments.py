@@ -10,13 +10,14 @@ order, and each starts a new part or extends one:
 from __future__ import annotations
 
 import base64
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any
 
 from llm_proxy.dialects.lenient_json import join_pieces
 from llm_proxy.turns import (
-    Json,
     Media,
-    Metadata,
     Part,
     Reasoning,
     Refusal,
@@ -63,74 +64,26 @@ def _has_readable_text(fragment: Part) -> bool:
 
 
 def _join_fragments(group: list[Part]) -> Part:
-    match group[0]:
-        case Text():
-            return _join_text([part for part in group if isinstance(part, Text)])
-        case Reasoning():
-            return _join_reasoning([part for part in group if isinstance(part, Reasoning)])
-        case Refusal():
-            return _join_refusal([part for part in group if isinstance(part, Refusal)])
-        case ToolCall():
-            return _join_tool_call([part for part in group if isinstance(part, ToolCall)])
-        case ToolResult():
-            return _join_tool_result([part for part in group if isinstance(part, ToolResult)])
-        case Media():
-            return _join_media([part for part in group if isinstance(part, Media)])
-
-
-def _join_text(group: list[Text]) -> Text:
-    citations = tuple(citation for text in group for citation in text.citations)
-    return Text(
-        join_pieces(text.text for text in group),
-        citations,
-        _merge_metadata(text.metadata for text in group),
-    )
-
-
-def _join_reasoning(group: list[Reasoning]) -> Reasoning:
-    return Reasoning(
-        join_pieces(reasoning.text for reasoning in group),
-        signature=join_pieces(reasoning.signature or "" for reasoning in group) or None,
-        redacted=join_pieces(reasoning.redacted or "" for reasoning in group) or None,
-        metadata=_merge_metadata(reasoning.metadata for reasoning in group),
-    )
-
-
-def _join_refusal(group: list[Refusal]) -> Refusal:
-    return Refusal(
-        join_pieces(refusal.text for refusal in group),
-        _merge_metadata(refusal.metadata for refusal in group),
-    )
-
-
-def _join_tool_call(group: list[ToolCall]) -> ToolCall:
-    """Id and name are taken once; some servers repeat them in every fragment."""
-    return ToolCall(
-        id=_first_nonempty(tool_call.id for tool_call in group),
-        name=_first_nonempty(tool_call.name for tool_call in group),
-        arguments=join_pieces(tool_call.arguments for tool_call in group),
-        metadata=_merge_metadata(tool_call.metadata for tool_call in group),
-    )
-
-
-def _join_tool_result(group: list[ToolResult]) -> ToolResult:
-    return ToolResult(
-        call_id=_first_nonempty(tool_result.call_id for tool_result in group),
-        content=join_pieces(tool_result.content for tool_result in group),
-        name=_first_nonempty(tool_result.name for tool_result in group),
-        failed=any(tool_result.failed for tool_result in group),
-        metadata=_merge_metadata(tool_result.metadata for tool_result in group),
-    )
-
-
-def _join_media(group: list[Media]) -> Media:
-    return Media(
-        media_type=_first_nonempty(media.media_type for media in group),
-        url=_first_nonempty(media.url for media in group),
-        base64=_join_base64([media.base64 for media in group if media.base64]),
-        transcript=join_pieces(media.transcript for media in group),
-        metadata=_merge_metadata(media.metadata for media in group),
-    )
+    """The fragments as one part; ids and names are taken once, since some servers repeat them."""
+    values: dict[str, Any] = {}
+    for field in fields(group[0]):
+        pieces = [getattr(fragment, field.name) for fragment in group]
+        match field.name:
+            case "text" | "arguments" | "content" | "transcript":
+                values[field.name] = join_pieces(pieces)
+            case "signature" | "redacted":
+                values[field.name] = join_pieces(filter(None, pieces)) or None
+            case "base64":
+                values[field.name] = _join_base64(list(filter(None, pieces)))
+            case "citations":
+                values[field.name] = tuple(chain.from_iterable(pieces))
+            case "failed":
+                values[field.name] = any(pieces)
+            case "metadata":  # each name once, with its last value
+                values[field.name] = tuple(dict(chain.from_iterable(pieces)).items())
+            case _:
+                values[field.name] = join_pieces([next(filter(None, pieces), "")])
+    return replace(group[0], **values)
 
 
 def _join_base64(pieces: list[str]) -> str:
@@ -142,18 +95,6 @@ def _join_base64(pieces: list[str]) -> str:
     except ValueError:
         return join_pieces(pieces)
     return base64.b64encode(decoded).decode()
-
-
-def _first_nonempty(values: Iterable[str]) -> str:
-    return join_pieces([next(filter(None, values), "")])
-
-
-def _merge_metadata(items: Iterable[Metadata]) -> Metadata:
-    """Each name once, with its last value."""
-    merged: dict[str, Json] = {}
-    for pairs in items:
-        merged.update(pairs)
-    return tuple(merged.items())
 
 
 def fragment_output_chars(fragment: Part) -> int:

@@ -46,11 +46,11 @@ def is_empty_part(part: Part) -> bool:
     """Whether a part has no content; tool calls and results never count as empty."""
     match part:
         case Text():
-            return not part.text and not part.citations
-        case Reasoning():
-            return not (part.text or part.signature or part.redacted)
+            return not (part.text or part.citations)
         case Refusal():
             return not part.text
+        case Reasoning():
+            return not (part.text or part.signature or part.redacted)
         case Media():
             return not (part.url or part.base64 or part.transcript)
         case ToolCall() | ToolResult():
@@ -78,35 +78,31 @@ def merge_neighbours(
         else:
             groups.append([part])
     return tuple(
-        _merge_parts(group) if type(group[0]) in mergeable_kinds else group[0] for group in groups
+        _merge_parts([part for part in group if isinstance(part, Text | Reasoning | Refusal)])
+        if type(group[0]) in mergeable_kinds
+        else group[0]
+        for group in groups
     )
 
 
-def _merge_parts(parts: Sequence[Part]) -> Part:
-    """Merges parts of one kind with text; of reasoning, the last signature is kept."""
-    match parts[0]:
-        case Text():
-            return _merge_texts([part for part in parts if isinstance(part, Text)])
-        case Reasoning():
-            reasonings = [part for part in parts if isinstance(part, Reasoning)]
-            signed = [
-                reasoning for reasoning in reasonings if reasoning.signature or reasoning.redacted
-            ] or reasonings
-            return replace(signed[-1], text="".join(reasoning.text for reasoning in reasonings))
-        case Refusal():
-            return Refusal("".join(part.text for part in parts if isinstance(part, Refusal)))
-        case _:
-            raise TypeError(f"{type(parts[0]).__name__} is not joined")
-
-
-def _merge_texts(parts: Sequence[Text]) -> Text:
-    """The joined text, and all citations with their spans shifted."""
-    text = ""
+def _merge_parts(parts: Sequence[Text | Reasoning | Refusal]) -> Part:
+    """Merges parts of one kind: of texts, all citations; of reasoning, the last signature."""
+    text = "".join(part.text for part in parts)
     citations: list[Citation] = []
+    last, offset = parts[-1], 0
     for part in parts:
-        citations += (_shift_citation(citation, len(text)) for citation in part.citations)
-        text += part.text
-    return Text(text, tuple(citations), parts[-1].metadata)
+        if isinstance(part, Text):
+            citations += (_shift_citation(citation, offset) for citation in part.citations)
+            offset += len(part.text)
+        elif isinstance(part, Reasoning) and (part.signature or part.redacted):
+            last = part
+    match last:
+        case Text():
+            return Text(text, tuple(citations), last.metadata)
+        case Reasoning():
+            return replace(last, text=text)
+        case Refusal():
+            return Refusal(text)
 
 
 def _shift_citation(citation: Citation, offset: int) -> Citation:

@@ -2,24 +2,9 @@
 
 A dialect describes its responses twice, decoding and encoding, and what both need stands once, in
 the data of this module.  What a format can represent is what survives `decode(encode(turn))`:
-`Dialect.representable_turns` derives it, and `losses` names the rest.
-
-How a dialect moves to this shape from `capabilities` and `conversion` (examples: `ollama`; with
-choices, `openai.completions`):
-
-1. `FinishReasons`, `UsageFields` and `Errors` become constants of the module that decodes and
-   encodes a response; the decoder calls their `decode`, the encoder sends `turn.finish_raw` and
-   `UsageFields.encode`.
-2. `Dialect.wire_format` returns the `WireFormat` of a response to one request, and raises
-   `NotRepresentable` where the response is no turn.
-3. `Dialect.encode_turns` encodes prepared turns (`encoding.prepared_turns`): parts that the format
-   has, none empty, neighbours merged, calls with unique ids and arguments; a finish reason of the
-   format in `finish_raw`; complete usage; the metadata that the format has.  Metadata of parts is
-   as it was given: take it by `lenient_json.select_metadata` only.
-4. `representable_turns` and `encode_response` of the dialect go, and so do the converters of parts
-   and of turns: where decoding restores less or in another order, nothing need say so again.
-5. A comparison with the code before, on thousands of turns, shows the same heads, bytes, turns and
-   losses; `tests/encoding_table.json` stays as it is.
+`Dialect.representable_turns` derives it, and `losses` names the rest.  Parts of a prepared turn
+(`encoding.prepared_turns`) keep the metadata that they were given: an encoder takes it by
+`lenient_json.select_metadata` only.
 """
 
 from __future__ import annotations
@@ -62,21 +47,6 @@ FINISH_FALLBACKS: Final = {
 def has_tool_calls(parts: Sequence[Part]) -> bool:
     """Whether one of the parts is a tool call."""
     return any(isinstance(part, ToolCall) for part in parts)
-
-
-def same_part(part: Part) -> Part:
-    """The part unchanged: the default of `WireFormat.convert_part`."""
-    return part
-
-
-def is_never_sent_empty(_part: Part) -> bool:
-    """False: the default of `WireFormat.is_sent_empty`."""
-    return False
-
-
-def same_call(call: ToolCall) -> ToolCall:
-    """The call unchanged: the default of `WireFormat.convert_provider_call`."""
-    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +178,11 @@ class WireFormat:
     usage: UsageFields
     metadata: tuple[str, ...] = ()
     """The names of the turn's metadata that it has, in decoding order."""
-    convert_part: Callable[[Part], Part | None] = same_part
+    convert_part: Callable[[Part], Part | None] = lambda part: part
     """A part of `parts` as it can be sent; None if it cannot."""
-    is_sent_empty: Callable[[Part], bool] = is_never_sent_empty
+    is_sent_empty: Callable[[Part], bool] = lambda _part: False
     """Whether a part without text and data is sent all the same."""
-    convert_provider_call: Callable[[ToolCall], ToolCall | None] = same_call
+    convert_provider_call: Callable[[ToolCall], ToolCall | None] = lambda call: call
     """A call that a result of its turn answers, before `convert_part`; None to leave it out."""
     has_object_arguments: bool = False
     """Whether the arguments of a call are an object, and not text."""
