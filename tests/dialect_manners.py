@@ -76,13 +76,10 @@ def _bedrock_request(model: str, *, stream: bool, invoke: bool = True, **body: A
 
 _BEDROCK_MODELS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "claude": ("us.anthropic.claude-sonnet-5", {"anthropic_version": "bedrock-2023-05-31"}),
-    "claude's completion": ("anthropic.claude-v2", {"prompt": "Hi"}),
     "nova": ("us.amazon.nova-2-lite-v1%3A0", {}),
-    "titan": ("amazon.titan-text-lite-v1", {}),
     "llama": ("meta.llama3-1-8b-instruct-v1%3A0", {}),
     "mistral": ("mistral.mistral-7b-instruct-v0%3A2", {}),
     "mistral's chat": ("mistral.mistral-large-2407-v1%3A0", {}),
-    "cohere": ("cohere.command-text-v14", {}),
     "command-r": ("cohere.command-r-v1%3A0", {}),
     "chat": ("openai.gpt-oss-120b-1%3A0", {}),
 }

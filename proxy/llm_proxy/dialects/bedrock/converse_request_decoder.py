@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.bedrock import converse_decoder
+from llm_proxy.dialects.bedrock import converse_blocks
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Media, Part, Text, ToolResult
 
@@ -56,7 +56,7 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 
 def _decode_part(block: Fields) -> Iterator[Part]:
     """The parts of a block; blocks that responses have, too, are decoded as there."""
-    for part in converse_decoder.decode_parts(block):
+    for part in converse_blocks.decode_parts(block):
         result_content = lenient_json.object_fields(block.get("toolResult")).get("content")
         yield _merge_result_texts(part, result_content) if isinstance(part, ToolResult) else part
     if guarded := lenient_json.object_fields(

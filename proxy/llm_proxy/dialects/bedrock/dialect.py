@@ -8,8 +8,7 @@ stream.  Clients raise on bytes that are not a frame.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, unquote
@@ -18,45 +17,30 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import (
-    Completeness,
-    ConvertedResponseTurns,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.bedrock import (
     auxiliary_responses,
-    converse_capabilities,
-    converse_decoder,
-    converse_encoder,
+    converse,
     converse_request_decoder,
     errors,
     frames,
-    invoke_decoder,
-    invoke_encoder,
+    invoke,
     model_formats,
     usage,
 )
-from llm_proxy.dialects.bedrock.claude_format import AnyClaudeFormat
-from llm_proxy.dialects.bedrock.invoke_decoder import BedrockResponseDecoder
-from llm_proxy.dialects.bedrock.model_format import ModelFormat
-from llm_proxy.dialects.capabilities import Capabilities
+from llm_proxy.dialects.bedrock.invoke import BedrockResponseDecoder
+from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.wire import WireFormat
-from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.framing.eventstream import EventStreamSplitter, Frame, parse_frame
+from llm_proxy.framing.eventstream import Frame, parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
 _STREAM_OPERATIONS: Final = ("converse-stream", "invoke-with-response-stream")
 _MODEL_SEGMENT: Final = "/model/"
 _COUNT_OPERATION: Final = "count-tokens"
-_MAX_FRAME_BYTES: Final = 2**40
-"""No limit, so that frames that were split at the limit for messages are rejoined."""
 
 
 class Bedrock(Dialect):
@@ -100,10 +84,7 @@ class Bedrock(Dialect):
                 converse_request_decoder.decode_request(body),
                 wants_signed_reasoning=model_formats.requires_signed_reasoning(model),
             )
-        try:
-            return model_formats.format_of_model(model, body).decode_request(body)
-        except NotRepresentable:
-            return None
+        return model_formats.decode_request(model, body)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """Frames or whole, by content type; without one, by the operation."""
@@ -119,10 +100,10 @@ class Bedrock(Dialect):
         if response.codec_name != frames.CODEC or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         decoder = BedrockResponseDecoder()
-        for frame in _decode_frames(response):
+        for frame in frames.decode_frames(response):
             if frame is None:
                 return Completeness(is_complete=False, reason="bytes that are no frame")
-            failure = _decode_exception_frame(frame) or _feed_frame(decoder, frame).failure
+            failure = frames.decode_exception(frame) or _feed_frame(decoder, frame).failure
             if failure:
                 return json_api.completed_by_error(failure)
         if decoder.ending_reason:
@@ -135,19 +116,19 @@ class Bedrock(Dialect):
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per choice of the model's own format."""
         if not json_api.succeeded(response.head):
-            return (Turn((), failure=_decode_http_error(response)),)
+            return (Turn((), failure=errors.decode_http_error(response)),)
         decoder = BedrockResponseDecoder()
         if response.codec_name != frames.CODEC:
             decoder.feed_model_payload(
                 lenient_json.parse_object(json_api.joined_body(response)), streamed=False
             )
-            header_usage = usage.decode_header_usage(response.head.headers)
+            header_usage = usage.decode_headers(response.head.headers)
             return tuple(
                 replace(item, usage=item.usage or header_usage) for item in decoder.turns()
             )
         stream_failure: Failure | None = None
-        for frame in filter(None, _decode_frames(response)):
-            stream_failure = stream_failure or _decode_exception_frame(frame)
+        for frame in filter(None, frames.decode_frames(response)):
+            stream_failure = stream_failure or frames.decode_exception(frame)
             _feed_frame(decoder, frame)
         turns = decoder.turns()
         if stream_failure:
@@ -163,9 +144,9 @@ class Bedrock(Dialect):
         event, fields = frame.header(frames.EVENT_TYPE), lenient_json.parse_object(frame.payload)
         is_chunk = event == frames.CHUNK_EVENT
         return (
-            invoke_decoder.model_event_output_chars(_unwrap_chunk(fields))
+            invoke.model_event_output_chars(frames.unwrap_chunk(fields))
             if is_chunk
-            else converse_decoder.event_output_chars(event, fields)
+            else converse.event_output_chars(event, fields)
         )
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
@@ -179,54 +160,30 @@ class Bedrock(Dialect):
             f"{_MODEL_SEGMENT}{quote(model, safe='')}/{operation}", {"messages": []}
         )
 
-    def representable_turns(
-        self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """Converts to Converse or to the model's own format."""
-        streams, has_failed = self.streams(request), any(turn.failure for turn in turns)
-        if (streams or not has_failed) and _claude_format_of(request):
-            return super().representable_turns(request, turns, context)
-        capabilities = _response_capabilities(
-            request, context, streams=streams, has_failed=has_failed
-        )
-        return conversion.convert(turns, capabilities, self.model(request), context)
-
-    def encode_response(
-        self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> DialectResponse:
-        """Frames up to the metadata or the service's metrics, or one document."""
-        streams, has_failed = self.streams(request), any(turn.failure for turn in turns)
-        if (streams or not has_failed) and _claude_format_of(request):
-            return super().encode_response(request, turns, context)
-        (turn,) = self.representable_turns(request, turns, context).turns
-        if turn.failure and not streams:
-            return errors.error_response_of_failure(turn.failure, context)
-        if model_format := _model_format_of(request):
-            return invoke_encoder.encode_model_response(
-                model_format, turn, context, streams=streams
-            )
-        return converse_encoder.encode_response(turn, context, streams=streams)
-
     def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
-        """That of Claude's own formats; others are converted by their capabilities."""
-        model_format = _claude_format_of(request)
+        """That of Converse or of the model's own format; HTTP errors are the same for all."""
+        streams = self.streams(request)
+        is_http_error = not streams and any(turn.failure for turn in turns)
+        model_format = None if is_http_error else _model_format_of(request)
         if model_format is None:
-            raise self._no_turns_error()
-        return invoke_encoder.model_wire_format(model_format, streams=self.streams(request))
+            return converse.wire_format(stream=streams)
+        return invoke.wire_format(model_format, stream=streams)
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """The response in one of Claude's own formats."""
+        """Frames up to the metadata or the service's metrics, or one document."""
         [turn] = turns
-        streams, model_format = self.streams(request), _claude_format_of(request)
+        streams, model_format = self.streams(request), _model_format_of(request)
         if model_format is None:
-            raise self._no_turns_error()
-        if streams:
-            turn = invoke_encoder.with_service_fields(turn, model_format)
-        return invoke_encoder.encode_model_response(model_format, turn, context, streams=streams)
+            return converse.encode_response(turn, context, streams=streams)
+        return invoke.encode_response(model_format, turn, context, streams=streams)
+
+    def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
+        """An HTTP error of a type that the service has."""
+        return errors.error_response_of_failure(turn.failure or Failure(""), context)
 
     def error_response(
         self,
@@ -254,27 +211,10 @@ def _model_and_operation(request: Request) -> tuple[str, str]:
     return unquote(path.partition(_MODEL_SEGMENT)[2]), operation
 
 
-def _response_capabilities(
-    request: Request, context: EncodeContext, *, streams: bool, has_failed: bool
-) -> Capabilities:
-    """The capabilities of the response; an HTTP error is the same for all models."""
-    is_http_error = has_failed and not streams
-    model_format = None if is_http_error else _model_format_of(request)
-    if model_format is None or isinstance(model_format, AnyClaudeFormat):
-        return converse_capabilities.capabilities(streams=streams)
-    return invoke_encoder.model_format_capabilities(model_format, streams=streams, context=context)
-
-
-def _claude_format_of(request: Request) -> AnyClaudeFormat | None:
-    """Claude's own format; None for a Converse request and for other models' formats."""
-    model_format = _model_format_of(request)
-    return model_format if isinstance(model_format, AnyClaudeFormat) else None
-
-
-def _model_format_of(request: Request) -> ModelFormat | AnyClaudeFormat | None:
+def _model_format_of(request: Request) -> ModelFormat | None:
     """The model's own format; None for a Converse request.
 
-    Raises `NotRepresentable` if the format is unknown.
+    Raises `NotRepresentable` if responses in that format are not encoded.
     """
     model, operation = _model_and_operation(request)
     if operation.startswith(_DOCUMENT_OPERATIONS[0]):
@@ -282,68 +222,12 @@ def _model_format_of(request: Request) -> ModelFormat | AnyClaudeFormat | None:
     return model_formats.format_of_model(model, lenient_json.parse_object(request.body))
 
 
-def _decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
-    """The frames; None for bytes that are not a frame."""
-    codec = EventStreamSplitter(_MAX_FRAME_BYTES)
-    for message in response.framed_messages:
-        yield from map(parse_frame, codec.feed(message))
-    yield from map(parse_frame, codec.close())
-
-
 def _feed_frame(decoder: BedrockResponseDecoder, frame: Frame) -> BedrockResponseDecoder:
     """Decodes the frame and returns the decoder; a `chunk` holds an event of the model's own."""
     fields = lenient_json.parse_object(frame.payload)
     event = frame.header(frames.EVENT_TYPE)
     if event == frames.CHUNK_EVENT:
-        decoder.feed_model_payload(_unwrap_chunk(fields), streamed=True)
+        decoder.feed_model_payload(frames.unwrap_chunk(fields), streamed=True)
     else:
         decoder.feed_converse_event(event, fields)
     return decoder
-
-
-def _unwrap_chunk(fields: Fields) -> Fields:
-    try:
-        return lenient_json.parse_object(
-            base64.b64decode(lenient_json.str_or_empty(fields.get("bytes")), validate=True)
-        )
-    except ValueError:
-        return {}
-
-
-def _decode_exception_frame(frame: Frame) -> Failure | None:
-    """The failure of a frame of type `exception` (modeled by the service) or `error` (not)."""
-    fields = lenient_json.parse_object(frame.payload)
-    match frame.header(frames.MESSAGE_TYPE):
-        case frames.EXCEPTION:
-            return Failure(
-                message=_error_message(fields),
-                type=frame.header(frames.EXCEPTION_TYPE),
-                code=lenient_json.value_as_text(fields.get(frames.STATUS_FIELD)),
-            )
-        case "error":
-            return Failure(frame.header(":error-message"), type=frame.header(":error-code"))
-        case _:
-            return None
-
-
-def _error_message(fields: Fields) -> str:
-    """The message, plus the model's own unless it repeats that; some services send `Message`."""
-    message = lenient_json.value_as_text(fields.get("message")) or lenient_json.value_as_text(
-        fields.get("Message")
-    )
-    original = lenient_json.value_as_text(fields.get("originalMessage"))
-    return message if original in message else f"{message} ({original})".strip()
-
-
-def _decode_http_error(response: DialectResponse) -> Failure:
-    """An HTTP error; its type is in a header, `ValidationException:http://...`, or in the body."""
-    fields = lenient_json.parse_object(json_api.joined_body(response))
-    failure = json_api.decode_http_error(response)
-    error_type = header_value(
-        response.head.headers, errors.ERROR_TYPE_HEADER
-    ) or lenient_json.value_as_text(fields.get("__type"))
-    return replace(
-        failure,
-        message=_error_message(fields) or failure.message,
-        type=error_type.rpartition("#")[2].partition(":")[0] or failure.type,
-    )
