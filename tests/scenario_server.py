@@ -18,13 +18,12 @@ from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.routing import SESSION_HEADER
+from llm_proxy.scenario.choosing import ChosenScenario, MatchContext
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.mistakes import Located
-from llm_proxy.scenario.engine.choosing import ChosenScenario
-from llm_proxy.scenario.engine.matcher import MatchContext
-from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
+from llm_proxy.scenario.scripting import scripted_response
 from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.take_numbers import RequestCounter

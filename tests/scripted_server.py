@@ -15,8 +15,12 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, PaceRegistry, RecordedPace
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.render import response_actions
-from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
+from llm_proxy.scenario.scripted_response import (
+    FailResponse,
+    ReportScriptExhausted,
+    SendTurns,
+    response_actions,
+)
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission

@@ -17,7 +17,7 @@ import pytest
 from fault_injection import TURN, apply_faults, encoded_response
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.render import immediate_actions
+from llm_proxy.scenario.scripted_response import immediate_actions
 from scripted_server import serve_mode
 from sdk_clients import anthropic_client, openai_client
 

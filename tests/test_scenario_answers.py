@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.engine.turns import json_stringify
+from llm_proxy.scenario.scripting import json_stringify
 from llm_proxy.turns import FinishReason, ToolCall, Usage
 from scenario_server import (
     DIALECTS,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.conversation import Conversation, ToolDefinition
-from llm_proxy.scenario.engine import scripting
+from llm_proxy.scenario import scripting
 from scenario_server import (
     check_failure_report,
     in_every_dialect,

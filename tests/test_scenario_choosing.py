@@ -13,14 +13,14 @@ from msgspec.structs import replace as msgspec_replace
 
 from cli_process import run_command
 from llm_proxy.conversation import RequestMessage
-from llm_proxy.scenario.documents.document import ScenarioMatch
-from llm_proxy.scenario.engine.choosing import (
+from llm_proxy.scenario.choosing import (
     ChosenScenario,
     NoScenario,
     ScenarioSet,
     choose_scenario,
     no_scenario_message,
 )
+from llm_proxy.scenario.documents.document import ScenarioMatch
 from llm_proxy.turns import Media, Text
 from scenario_server import (
     check_failure_report,

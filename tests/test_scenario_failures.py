@@ -18,8 +18,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import InstantPace, RecordedPace
-from llm_proxy.scenario.render import response_actions
-from llm_proxy.scenario.scripted_response import FailResponse
+from llm_proxy.scenario.scripted_response import FailResponse, response_actions
 from raw_http import open_line, send_request
 from scripted_server import ScriptedMode, serve_mode
 from stored_cassettes import raw_chat_request

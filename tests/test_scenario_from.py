@@ -25,16 +25,15 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead
+from llm_proxy.scenario import scripting
+from llm_proxy.scenario.choosing import MatchContext
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.engine import turns
-from llm_proxy.scenario.engine.matcher import MatchContext
-from llm_proxy.scenario.recorded.from_cassettes import (
+from llm_proxy.scenario.recorded import (
     GeneratedScenario,
-    ScenarioOptions,
     generate_scenario,
 )
-from llm_proxy.scenario.recorded.yaml_writing import yaml_block
+from llm_proxy.scenario.yaml_writing import yaml_block
 from llm_proxy.turns import (
     Failure,
     FinishReason,
@@ -132,7 +131,7 @@ def first_turn(generated: GeneratedScenario, cassette: Cassette) -> Turn:
     match_context = MatchContext(
         conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"
     )
-    return turns.turn_from_scripted_response(
+    return scripting.turn_from_scripted_response(
         load_generated(generated).turns[0].response, match_context
     )
 
@@ -196,7 +195,7 @@ def test_a_conversation_becomes_a_document_that_people_edit() -> None:
         at=2,
     )
 
-    generated = generate_scenario([last, first], ScenarioOptions(expects_sampling=True))
+    generated = generate_scenario([last, first], expects_sampling=True)
 
     assert (
         generated.yaml_text
@@ -539,7 +538,7 @@ def test_the_recorded_user_text_matches_the_scenario(text: str, pattern: str) ->
 def test_without_a_user_text_the_scenario_must_be_named() -> None:
     generated = generate_scenario(
         [cassette_of_turns(chat_request({"role": "system", "content": "Go."}), TURN)],
-        ScenarioOptions("agent"),
+        "agent",
     )
 
     scenario = load_generated(generated)

@@ -14,8 +14,7 @@ from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
-from llm_proxy.scenario.generation.patterns import make_matching_text
-from llm_proxy.scenario.generation.schema_budget import SchemaBudget
+from llm_proxy.scenario.generation.scalars import SchemaBudget, make_matching_text
 from llm_proxy.turns import Json
 
 Schema = dict[str, Any]

@@ -38,7 +38,7 @@ from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.modes.simulate import ResponseStore, StoredResponse
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
-from llm_proxy.scenario.render import response_actions
+from llm_proxy.scenario.scripted_response import response_actions
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.synthesis import lorem_words, synthesize_response
 from llm_proxy.turns import ToolCall, Turn
@@ -198,7 +198,7 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     dialect, context = dialect_of_request(request), EncodeContext("seed", 0, provider="test-llm")
     conversation = dialect.decode_request(request)
     assert conversation is not None
-    response = synthesize_response(conversation, context, "choices").send_turns
+    response = synthesize_response(conversation, context, "choices").scripted_action
 
     burst = response_actions(
         response,

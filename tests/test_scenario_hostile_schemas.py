@@ -17,12 +17,13 @@ from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
-from llm_proxy.scenario.generation.patterns import (
+from llm_proxy.scenario.generation.scalars import (
+    SchemaBudget,
+    SchemaTooExpensive,
     make_matching_text,
     matches_anywhere,
     parse_regex,
 )
-from llm_proxy.scenario.generation.schema_budget import SchemaBudget, SchemaTooExpensive
 from llm_proxy.turns import Json
 
 MAX_SECONDS: Final = 3.0

@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.json_text import json_events
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.documents.nodes import (
-    ListNode,
+from llm_proxy.scenario.documents.parsing import (
+    Node,
     NodeComposer,
-    ObjectEntry,
-    ObjectNode,
-    ScalarNode,
+    json_events,
     plain_value,
 )
 from llm_proxy.yaml_composer import SourceMark, UnreadableDocument
@@ -53,15 +50,13 @@ def test_a_json_text_has_its_value(text: str, value: Any) -> None:
 
 def test_every_name_and_value_has_its_position() -> None:
     assert read('{\n  "a": 1,\n  "b": [2]\n}').documents == [
-        ObjectNode(
-            (
-                ObjectEntry("a", SourceMark(2, 3), ScalarNode(1, SourceMark(2, 8), "1")),
-                ObjectEntry(
-                    "b",
-                    SourceMark(3, 3),
-                    ListNode((ScalarNode(2, SourceMark(3, 9), "2"),), SourceMark(3, 8)),
+        Node(
+            {
+                "a": Node(1, SourceMark(2, 8), "1", "a", SourceMark(2, 3)),
+                "b": Node(
+                    [Node(2, SourceMark(3, 9), "2")], SourceMark(3, 8), "", "b", SourceMark(3, 3)
                 ),
-            ),
+            },
             SourceMark(1, 1),
         )
     ]

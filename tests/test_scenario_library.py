@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.errors import UsageError
+from llm_proxy.scenario.choosing import ScenarioSet
 from llm_proxy.scenario.documents.loading import LoadedScenarios, parse_scenario_file
-from llm_proxy.scenario.engine.choosing import ScenarioSet
-from llm_proxy.shell.scenarios import files
-from llm_proxy.shell.scenarios import library as library_module
-from llm_proxy.shell.scenarios.files import load_scenarios
-from llm_proxy.shell.scenarios.library import CHECK_INTERVAL_S, ScenarioLibrary
+from llm_proxy.shell import scenarios as scenarios_module
+from llm_proxy.shell.scenarios import (
+    CHECK_INTERVAL_S,
+    ScannedFile,
+    ScenarioLibrary,
+    load_scenarios,
+    scan_files,
+)
 from waiting import wait_until
 
 ROOT = os.geteuid() == 0
@@ -199,7 +203,7 @@ def read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(Path(file).name)
         return parse_scenario_file(file, content)
 
-    monkeypatch.setattr(files, "parse_scenario_file", recording_load)
+    monkeypatch.setattr(scenarios_module, "parse_scenario_file", recording_load)
     return names
 
 
@@ -284,11 +288,11 @@ async def test_concurrent_callers_scan_the_files_once(
     scenario_library = load_library(path, clock)
     scans: list[Sequence[Path]] = []
 
-    def counting_scan(paths: Sequence[Path]) -> tuple[files.ScannedFile, ...]:
+    def counting_scan(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
         scans.append(paths)
-        return files.scan_files(paths)
+        return scan_files(paths)
 
-    monkeypatch.setattr(library_module, "scan_files", counting_scan)
+    monkeypatch.setattr(scenarios_module, "scan_files", counting_scan)
     write(path, scenario("b"))
     clock.advance()
 
@@ -322,7 +326,7 @@ async def test_slow_files_do_not_block_requests(
     scenario_library = ScenarioLibrary(path, clock, max_wait_s=0.01)
     scenario_library.load()
     reader = BlockedReader()
-    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
+    monkeypatch.setattr(scenarios_module, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
     clock.advance()
 
@@ -341,7 +345,7 @@ async def test_a_request_during_a_reload_does_not_wait(
     path = write(tmp_path / "a.yaml", scenario("a"))
     scenario_library = load_library(path, clock)
     reader = BlockedReader()
-    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
+    monkeypatch.setattr(scenarios_module, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
     clock.advance()
 
@@ -360,7 +364,7 @@ async def test_a_cancelled_request_does_not_stop_a_reload(
     path = write(tmp_path / "a.yaml", scenario("a"))
     scenario_library = load_library(path, clock)
     reader = BlockedReader()
-    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
+    monkeypatch.setattr(scenarios_module, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
     clock.advance()
 
@@ -378,7 +382,7 @@ async def test_a_fault_while_files_are_read_is_not_passed_over(
     path = write(tmp_path / "a.yaml", scenario("a"))
     scenario_library = load_library(path, clock)
     with monkeypatch.context() as broken:
-        broken.setattr(library_module, "scan_files", lambda _: 1 / 0)
+        broken.setattr(scenarios_module, "scan_files", lambda _: 1 / 0)
         clock.advance()
         with pytest.raises(ZeroDivisionError):
             await scenario_library.current_scenarios()

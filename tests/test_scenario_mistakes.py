@@ -8,8 +8,7 @@ import yaml
 from invalid_scenarios import SYNTAX_ERRORS, VALIDATION_ERRORS, WARNINGS
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
-from llm_proxy.scenario.documents.nodes import NodeComposer
-from llm_proxy.scenario.documents.yaml_text import yaml_events
+from llm_proxy.scenario.documents.parsing import NodeComposer, yaml_events
 from llm_proxy.yaml_composer import UnreadableDocument
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.pacing import InstantPace
+from llm_proxy.scenario import scripting
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
-from llm_proxy.scenario.engine import mock
 from llm_proxy.scenario.scripted_response import ReportScriptExhausted, ScriptedResponse
 from llm_proxy.turns import FinishReason, Text, ToolCall, Turn, Usage
 from scenario_server import (
@@ -36,7 +36,7 @@ def read(options: dict[str, Any]) -> MockSpec:
 
 def scripted_mock(number: int = 1, text: str = "Hi", /, **options: Any) -> ScriptedResponse:
     """Return the response to call `number` of a mock with these options."""
-    return mock.mock_response(read(options), number, make_match_context(text))
+    return scripting.mock_response(read(options), number, make_match_context(text))
 
 
 def mock_turn(*args: Any, **options: Any) -> Turn:
@@ -283,16 +283,17 @@ def test_a_count_that_is_not_given_is_a_quarter_of_the_characters(
     context = replace(make_match_context(), conversation=replace(conversation, system="0"))
     spec = read({"reply": "Hello.", "usage": counts})
 
-    assert turn_of_response(mock.mock_response(spec, 1, context)).usage == usage
+    assert turn_of_response(scripting.mock_response(spec, 1, context)).usage == usage
 
 
 def test_a_function_that_returns_none_echoes() -> None:
     assert (
-        turn_of_response(mock.mock_response(MockSpec(), 1, make_match_context("Hi"))).text == "Hi"
+        turn_of_response(scripting.mock_response(MockSpec(), 1, make_match_context("Hi"))).text
+        == "Hi"
     )
     assert (
         turn_of_response(
-            mock.mock_response(MockSpec(), 1, make_match_context("Hi"), MockReply())
+            scripting.mock_response(MockSpec(), 1, make_match_context("Hi"), MockReply())
         ).parts
         == ()
     )

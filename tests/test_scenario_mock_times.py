@@ -13,9 +13,9 @@ import pytest
 from cli_process import run_command
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace, RecordedPace
+from llm_proxy.scenario import scripting
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
-from llm_proxy.scenario.engine import mock
 from llm_proxy.scenario.scripted_response import SendTurns
 from scenario_server import DecodedResponse, in_every_form, make_match_context, serve_scenarios
 
@@ -32,12 +32,12 @@ async def ask_mock(folder: Path, options: dict[str, Any], **question: Any) -> De
 
 def timing(**options: Any) -> tuple[float, list[float]]:
     """Return the milliseconds before an answer, and between its first pieces."""
-    action = mock.mock_response(
+    action = scripting.mock_response(
         read({"reply": "x"} | options), 1, make_match_context("Hi")
     ).scripted_action
     assert isinstance(action, SendTurns)
-    assert action.timing.compute_gap_ms is not None
-    return action.timing.thinking_ms, [action.timing.compute_gap_ms(item) for item in (1, 2, 3)]
+    assert action.gap_ms is not None
+    return action.thinking_ms, [action.gap_ms(item) for item in (1, 2, 3)]
 
 
 @pytest.mark.shows("004-11", "004-12", "004-13")
@@ -57,13 +57,13 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
     assert 100 <= thinking <= 200
     assert all(30 <= gap <= 80 for gap in gaps)
     assert len(set(gaps)) == 3
-    other = mock.mock_response(
+    other = scripting.mock_response(
         read({"thinkingMs": [100, 200]}),
         1,
         replace(make_match_context("Hi"), seed="other"),
     ).scripted_action
     assert isinstance(other, SendTurns)
-    assert other.timing.thinking_ms != thinking
+    assert other.thinking_ms != thinking
 
 
 @pytest.mark.shows("004-12")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_proxy.scenario import scripting
 from llm_proxy.scenario.documents.document import ReActResponse
-from llm_proxy.scenario.engine import turns
 
 DOCUMENT_PATTERN: Final = re.compile(
     r"Thought:\s*(.+?)\n(?:Action:\s*(.+?)\n)?"
@@ -63,7 +63,7 @@ def parse(text: str) -> dict[str, object]:
 )
 def test_an_answer_is_written_as_document_002_has_it(response: ReActResponse, text: str) -> None:
     """002-40: Thought, Action, Action Input as JSON, Final Answer."""
-    assert turns.react_text(response) == text
+    assert scripting.react_text(response) == text
 
 
 LINE: Final = st.text(min_size=1).filter(lambda text: bool(text.strip()))
@@ -89,7 +89,7 @@ def test_the_parser_of_document_002_reads_every_action(
 ) -> None:
     """002-P18 and 002-P19, with the pattern of the document."""
     response = ReActResponse(thought=thought, action=action, action_input=action_input)
-    fields = parse(turns.react_text(response))
+    fields = parse(scripting.react_text(response))
 
     assert fields["action"] == action
     assert fields["action_input"] == action_input
@@ -99,6 +99,6 @@ def test_the_parser_of_document_002_reads_every_action(
 @given(answer=LINE)
 def test_the_parser_of_document_002_reads_every_final_answer(answer: str) -> None:
     """002-P21."""
-    fields = parse(turns.react_text(ReActResponse(thought="Done", final_answer=answer)))
+    fields = parse(scripting.react_text(ReActResponse(thought="Done", final_answer=answer)))
 
     assert fields == {"thought": "Done", "final_answer": answer.strip()}

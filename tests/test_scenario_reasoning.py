@@ -13,8 +13,8 @@ import pytest
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.engine import matcher
-from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet, choose_scenario
+from llm_proxy.scenario import choosing
+from llm_proxy.scenario.choosing import ChosenScenario, ScenarioSet, choose_scenario
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from scenario_server import (
     DIALECTS,
@@ -189,7 +189,7 @@ def visible_conversation(
 ) -> tuple[Conversation, tuple[str, ...]]:
     """Return the conversation that a scenario sees, and its notes."""
     context = replace(make_match_context("refund"), conversation=conversation)
-    view, notes = matcher.context_visible_to_scenario(
+    view, notes = choosing.context_visible_to_scenario(
         parse_scenario(scenario_document(text_turn(), **scenario)), context
     )
     return view.conversation, notes
@@ -383,7 +383,7 @@ def test_converse_bodies_are_stripped_too() -> None:
     conversation = dialect_of_request(request).decode_request(request)
     assert conversation is not None
 
-    view, notes = matcher.context_visible_to_scenario(
+    view, notes = choosing.context_visible_to_scenario(
         parse_scenario(scenario_document()),
         replace(make_match_context(), conversation=conversation, body=body),
     )

@@ -17,12 +17,11 @@ from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
-from llm_proxy.scenario.render import response_actions
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
-    ResponseTiming,
     SendTurns,
+    response_actions,
 )
 from llm_proxy.shell.server.journal import FailedSession
 from llm_proxy.turns import Media, Text, Turn
@@ -33,7 +32,7 @@ from stored_cassettes import raw_chat_request
 MANNERS_BY_NAME = {item.name: item for item in MANNERS}
 CHAT = MANNERS_BY_NAME["openai-chat stream"]
 TURNS = (Turn((Text("one two three"),)),)
-GROWING_GAPS = ResponseTiming(thinking_ms=5.0, compute_gap_ms=lambda k: 10.0 * k)
+RESPONSE = SendTurns(TURNS, token_pieces, 5.0, lambda k: 10.0 * k)
 
 
 def actions_of(
@@ -78,7 +77,7 @@ def wait_times(burst: Burst) -> list[float]:
 
 @pytest.mark.shows("001-18", "004-11", "004-13")
 def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
-    burst = actions_of(SendTurns(TURNS, token_pieces, GROWING_GAPS))
+    burst = actions_of(RESPONSE)
 
     assert timeline(burst) == [
         5.0, "head", "", "one", 15.0, " two", 35.0, " three", 65.0, "stop", "[DONE]",
@@ -87,10 +86,9 @@ def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
 
 def test_what_opens_a_later_part_goes_with_the_piece_before_it() -> None:
     turn = Turn((Text("one"), Text("two")))
-    timing = ResponseTiming(compute_gap_ms=lambda _: 100.0)
 
     burst = actions_of(
-        SendTurns((turn,), token_pieces, timing),
+        SendTurns((turn,), token_pieces, gap_ms=lambda _: 100.0),
         MANNERS_BY_NAME["anthropic stream"],
     )
 
@@ -119,7 +117,7 @@ def _kind(action: Action) -> str:
     ],
 )
 def test_the_pace_of_the_run_is_kept(pace: Pace, due: list[float]) -> None:
-    assert wait_times(actions_of(SendTurns(TURNS, token_pieces, GROWING_GAPS), pace=pace)) == due
+    assert wait_times(actions_of(RESPONSE, pace=pace)) == due
 
 
 @pytest.mark.shows("000-95")
@@ -130,7 +128,7 @@ def test_without_times_everything_goes_at_once() -> None:
 
 
 def test_an_empty_answer_waits_only_for_the_thinking_time() -> None:
-    burst = actions_of(SendTurns((Turn(()),), token_pieces, GROWING_GAPS))
+    burst = actions_of(replace(RESPONSE, response_turns=(Turn(()),)))
 
     assert wait_times(burst) == [5.0]
 
@@ -139,7 +137,7 @@ def test_an_empty_answer_waits_only_for_the_thinking_time() -> None:
 @pytest.mark.parametrize("name", ["openai-chat whole", "anthropic whole", "ollama chat whole"])
 def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
     burst = actions_of(
-        SendTurns(TURNS, token_pieces, GROWING_GAPS),
+        RESPONSE,
         MANNERS_BY_NAME[name],
     )
 
@@ -150,7 +148,7 @@ def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
 
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-"))
 def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -> None:
-    response = SendTurns(TURNS, token_pieces, ResponseTiming(1.0, lambda _: 1.0))
+    response = SendTurns(TURNS, token_pieces, 1.0, lambda _: 1.0)
     context = replace(manner.context, split_text=token_pieces)
     expected = manner.dialect.encode_response(manner.request, response.response_turns, context)
 
@@ -170,9 +168,8 @@ def test_a_piece_is_due_after_all_the_gaps_before_it(
     texts: Sequence[str], gaps: Sequence[int], thinking: int
 ) -> None:
     text = "".join(texts)
-    timing = ResponseTiming(thinking, lambda k: gaps[k])
 
-    burst = actions_of(SendTurns((Turn((Text(text),)),), list, timing))
+    burst = actions_of(SendTurns((Turn((Text(text),)),), list, thinking, lambda k: gaps[k]))
 
     at, due = float(thinking), []
     for k in range(len(text) + 1):
@@ -196,8 +193,8 @@ def test_an_exhausted_script_raises_its_message() -> None:
 
 @pytest.mark.shows("001-16", "001-18")
 async def test_a_stream_goes_out_in_its_slots() -> None:
-    timing = ResponseTiming(60.0, lambda _: 40.0)
-    async with serve_mode(ScriptedMode(lambda _: SendTurns(TURNS, token_pieces, timing))) as server:
+    response = SendTurns(TURNS, token_pieces, 60.0, lambda _: 40.0)
+    async with serve_mode(ScriptedMode(lambda _: response)) as server:
         raw = await send_request(server.url, raw_chat_request())
 
     first, *gaps = [raw.head_ms, *raw.times_ms]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.document import Response, ToolCallSpec, ToolCallsResponse
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.generation.templates import FilledTemplates
 from llm_proxy.turns import Json
 
 BODY: Final[dict[str, Json]] = {
@@ -48,33 +47,32 @@ BODY: Final[dict[str, Json]] = {
 )
 def test_a_template_is_replaced_by_the_value_in_the_request(text: str, expected: str) -> None:
     assert templates.template_error(text) is None
-    assert templates.fill_templates(text, BODY) == FilledTemplates(expected, ())
+    assert templates.fill_templates(text, BODY) == (expected, ())
 
 
 def test_template_results_are_not_expanded_again() -> None:
     body: Json = {"content": "{{ $.secret }}", "secret": "s"}
 
-    assert templates.fill_templates("{{ $.content }}", body) == FilledTemplates(
-        "{{ $.secret }}", ()
-    )
+    assert templates.fill_templates("{{ $.content }}", body) == ("{{ $.secret }}", ())
 
 
 def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
-    assert templates.fill_templates("<{{ $.x }}{{ $.x }}>", BODY) == FilledTemplates(
-        "<>", ("the template {{ $.x }} finds nothing in the request",)
+    assert templates.fill_templates("<{{ $.x }}{{ $.x }}>", BODY) == (
+        "<>",
+        ("the template {{ $.x }} finds nothing in the request",),
     )
 
 
 @pytest.mark.parametrize("body", [None, "text", 3, [], {}])
 def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
-    assert templates.fill_templates("<{{ $.a }}>", body).value == "<>"
+    assert templates.fill_templates("<{{ $.a }}>", body)[0] == "<>"
 
 
 def test_a_path_that_finds_too_much_says_so() -> None:
     filled = templates.fill_templates("{{ $.a[*] }}", {"a": ["x"] * 1001})
 
     where = "the template {{ $.a[*] }} finds more than 1000 values in the request"
-    assert filled == FilledTemplates("\n".join("x" * 1000), (f"{where}: the first are taken",))
+    assert filled == ("\n".join("x" * 1000), (f"{where}: the first are taken",))
 
 
 def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
@@ -84,7 +82,7 @@ def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
 
     filled = templates.fill_templates("{{ $..b }}", body)
 
-    assert filled == FilledTemplates("", ("the template {{ $..b }} finds nothing in the request",))
+    assert filled == ("", ("the template {{ $..b }} finds nothing in the request",))
 
 
 def test_within_json_a_template_alone_is_the_value_itself() -> None:
@@ -108,7 +106,7 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
     )
 
     result = templates.fill_templates(msgspec.to_builtins(response), BODY)
-    filled: Response = msgspec.convert(result.value, Response)
+    filled: Response = msgspec.convert(result[0], Response)
 
     assert filled == ToolCallsResponse(
         assistant_text="0.5",
@@ -128,7 +126,7 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
             ),
         ),
     )
-    assert result.warnings == ("the template {{ $.x }} finds nothing in the request",)
+    assert result[1] == ("the template {{ $.x }} finds nothing in the request",)
 
 
 UNCLOSED: Final = (
@@ -173,4 +171,4 @@ def test_any_text_is_valid_or_has_a_mistake(text: str) -> None:
     filled = templates.fill_templates(text, {"a": 1})
 
     assert mistake is None or (len(mistake) < 300 and "\n" not in mistake)
-    assert isinstance(filled.value, str)
+    assert isinstance(filled[0], str)

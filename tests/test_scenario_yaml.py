@@ -11,16 +11,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.json_text import json_events
-from llm_proxy.scenario.documents.nodes import (
-    ListNode,
+from llm_proxy.scenario.documents.parsing import (
     Node,
     NodeComposer,
-    ObjectNode,
-    ScalarNode,
+    json_events,
     plain_value,
+    yaml_events,
 )
-from llm_proxy.scenario.documents.yaml_text import yaml_events
 from llm_proxy.turns import Json
 from llm_proxy.yaml_composer import MAX_DEPTH, Loader, SourceMark, UnreadableDocument
 
@@ -85,30 +82,17 @@ def test_nan_is_read_as_a_float() -> None:
 def test_every_name_and_value_has_its_position(parser: Loader) -> None:
     text = '# first\nid: a\nturns:\n  - turn: 1\n    ünï: "b"\n  - [x, {y: z}]\n'
     [document] = read(text, parser)
-    assert isinstance(document, ObjectNode)
-    turns = document.entries[1]
-    assert isinstance(turns.node, ListNode)
-    first, second = turns.node.nodes
-    assert isinstance(first, ObjectNode)
-    assert isinstance(second, ListNode)
-    inner = second.nodes[1]
-    assert isinstance(inner, ObjectNode)
+    name, turns = document.value.values()
+    first, second = turns.value
+    _, text_node = first.value.values()
+    letter, inner = second.value
 
-    assert (document.entries[0].mark, document.entries[0].node.mark) == (
-        SourceMark(2, 1),
-        SourceMark(2, 5),
-    )
-    assert (turns.mark, turns.node.mark, first.mark) == (
-        SourceMark(3, 1),
-        SourceMark(4, 3),
-        SourceMark(4, 5),
-    )
-    assert (first.entries[1].mark, first.entries[1].node.mark) == (
-        SourceMark(5, 5),
-        SourceMark(5, 10),
-    )
-    assert (second.mark, second.nodes[0].mark) == (SourceMark(6, 5), SourceMark(6, 6))
-    assert (inner.mark, inner.entries[0].node.mark) == (SourceMark(6, 9), SourceMark(6, 13))
+    assert (name.name_mark, name.mark) == (SourceMark(2, 1), SourceMark(2, 5))
+    assert (turns.name_mark, turns.mark) == (SourceMark(3, 1), SourceMark(4, 3))
+    assert (text_node.name_mark, text_node.mark) == (SourceMark(5, 5), SourceMark(5, 10))
+    assert (first.mark, second.mark) == (SourceMark(4, 5), SourceMark(6, 5))
+    assert (letter.mark, inner.mark) == (SourceMark(6, 6), SourceMark(6, 9))
+    assert inner.value["y"].mark == SourceMark(6, 13)
 
 
 def test_texts_of_several_lines_keep_them() -> None:
@@ -211,7 +195,7 @@ def test_no_text_brings_a_reader_down(text: str) -> None:
 
 
 def test_a_scalar_remembers_how_it_was_written() -> None:
-    assert read("1e3\n") == [ScalarNode(1000.0, SourceMark(1, 1), "1e3")]
+    assert read("1e3\n") == [Node(1000.0, SourceMark(1, 1), "1e3")]
 
 
 def test_a_name_in_quotes_is_a_name_whatever_it_is() -> None:

@@ -16,7 +16,7 @@ import sdk_conversations
 from conversation_plans import ConversationPlan, SdkResponse
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.scenarios.files import load_scenarios
+from llm_proxy.shell.scenarios import load_scenarios
 from sdk_conversations import CONVERSATION_RUNNERS
 from shipped_scenarios import (
     FAILING_SCENARIOS,

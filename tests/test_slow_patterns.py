@@ -16,8 +16,8 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
 from llm_proxy.matching.option_grammar import parse_rule
+from llm_proxy.scenario.choosing import ScenarioSet, choose_scenario
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.engine.choosing import ScenarioSet, choose_scenario
 from llm_proxy.turns import Json
 from scenario_server import (
     locate_scenario,

@@ -20,10 +20,9 @@ from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.scripted_response import SendTurns
+from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.synthesis import (
     MessageLayout,
-    SynthesizedResponse,
     hash_based_word_count,
     lorem_words,
     message_layout_of,
@@ -40,8 +39,20 @@ def user_conversation(message: str) -> Conversation:
     return Conversation((RequestMessage("user", (Text(message),)),))
 
 
-def synthesize(message: str, layout: MessageLayout = "choices") -> SynthesizedResponse:
+def synthesize(message: str, layout: MessageLayout = "choices") -> ScriptedResponse:
     return synthesize_response(user_conversation(message), CONTEXT, layout, "m")
+
+
+def sent(response: ScriptedResponse) -> SendTurns:
+    assert isinstance(response.scripted_action, SendTurns)
+    return response.scripted_action
+
+
+def content_of(response: ScriptedResponse) -> tuple[Any, ...]:
+    """All of a response but its functions, with the pieces of its texts."""
+    turns = sent(response).response_turns
+    pieces = [tuple(sent(response).split_text(turn.text)) for turn in turns]
+    return response.origin, response.warnings, turns, pieces, sent(response).turns_are_successive
 
 
 def instruction_message(text: str = "", /, **fields: Any) -> str:
@@ -110,14 +121,14 @@ def test_the_words_are_one_list_again_and_again() -> None:
 @settings(max_examples=50)
 @given(message=st.text(min_size=1))
 def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
-    assert synthesize(message).send_turns.response_turns[0].text == lorem_and_echo(message)
+    assert sent(synthesize(message)).response_turns[0].text == lorem_and_echo(message)
 
 
 def test_without_a_user_message_there_is_nothing_to_echo() -> None:
     response = synthesize_response(Conversation(()), CONTEXT, "choices")
 
-    assert response.send_turns.response_turns[0].parts == (Text(lorem_of("")),)
-    assert response.send_turns.response_turns[0].model == "synthesis"
+    assert sent(response).response_turns[0].parts == (Text(lorem_of("")),)
+    assert sent(response).response_turns[0].model == "synthesis"
 
 
 @pytest.mark.shows("001-13", "001-14")
@@ -128,7 +139,7 @@ def test_the_latest_message_counts_its_texts_joined_and_nothing_else_of_it() -> 
     others = (RequestMessage("user", (Text("Hi"),)), RequestMessage("assistant", (Text("Hello"),)))
     response = synthesize_response(Conversation((*others, latest)), CONTEXT, "choices")
 
-    assert response.send_turns.response_turns[0].text == lorem_and_echo("Look:\nnice?")
+    assert sent(response).response_turns[0].text == lorem_and_echo("Look:\nnice?")
 
 
 MESSAGE: Final = "one two\n three  four five six \n"
@@ -137,7 +148,7 @@ ECHO_PIECES: Final = [" one two\n three  four five", " six \n"]
 
 @pytest.mark.shows("001-17", "001-20")
 def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
-    action = synthesize(MESSAGE).send_turns
+    action = sent(synthesize(MESSAGE))
     pieces = list(action.split_text(action.response_turns[0].text))
 
     *full, last = pieces[:-2]
@@ -154,8 +165,8 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
 
     response = synthesize(message)
 
-    assert response.content_kind == "reasoning"
-    assert response.send_turns.response_turns[0].parts == (
+    assert response.origin == "synthesis: reasoning"
+    assert sent(response).response_turns[0].parts == (
         Reasoning(expected_text),
         Text(expected_text),
     )
@@ -168,16 +179,16 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
 def test_any_other_reason_asks_for_no_reasoning(message: str) -> None:
     response = synthesize(message)
 
-    assert response.content_kind == "text"
-    assert response.send_turns.response_turns[0].parts == (Text(lorem_and_echo(message)),)
+    assert response.origin == "synthesis: text"
+    assert sent(response).response_turns[0].parts == (Text(lorem_and_echo(message)),)
 
 
 @pytest.mark.shows("001-18")
 def test_pieces_are_100_ms_apart() -> None:
-    gap = synthesize("Hi").send_turns.timing.compute_gap_ms
+    gap = sent(synthesize("Hi")).gap_ms
     assert gap is not None
     assert [gap(k) for k in (1, 2, 100)] == [100.0] * 3
-    assert synthesize("Hi").send_turns.timing.thinking_ms == 0
+    assert sent(synthesize("Hi")).thinking_ms == 0
 
 
 @pytest.mark.shows("001-01")
@@ -186,8 +197,11 @@ def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but
         user_conversation("Hi"), replace(CONTEXT, seed="other"), "choices", "m"
     )
 
-    assert synthesize("Hi") == synthesize("Hi") != other
-    [turn], [same] = other.send_turns.response_turns, synthesize("Hi").send_turns.response_turns
+    assert content_of(synthesize("Hi")) == content_of(synthesize("Hi")) != content_of(other)
+    [turn], [same] = (
+        sent(other).response_turns,
+        sent(synthesize("Hi")).response_turns,
+    )
     assert replace(turn, id=RESPONSE_ID) == same
 
 
@@ -200,10 +214,10 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
         (RequestMessage("system", (Text("0"),)), RequestMessage("user", (Text("123456789"),))),
         system="0",
     )
-    [turn] = synthesize_response(conversation, CONTEXT, "choices").send_turns.response_turns
+    [turn] = sent(synthesize_response(conversation, CONTEXT, "choices")).response_turns
 
     assert turn.usage == Usage(3, -(-len(turn.text) // 4))
-    [turn] = synthesize_response(inline_system, CONTEXT, "choices").send_turns.response_turns
+    [turn] = sent(synthesize_response(inline_system, CONTEXT, "choices")).response_turns
     assert turn.usage is not None
     assert turn.usage.input == 3
 
@@ -214,7 +228,7 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
 @pytest.mark.shows("001-19", "001-21", "001-22", "001-23", "001-24")
 def test_each_chunk_has_the_shape_of_document_001() -> None:
     message = "Hi\nReason: so"
-    events = stream_chunks(synthesize(message).send_turns)
+    events = stream_chunks(sent(synthesize(message)))
 
     common_fields = {
         "id": RESPONSE_ID,
@@ -239,7 +253,7 @@ def test_each_chunk_has_the_shape_of_document_001() -> None:
 
 @pytest.mark.shows("001-16", "001-21", "001-25")
 def test_each_event_is_one_line_of_data_in_utf_8() -> None:
-    response = encode_action(synthesize("Grüße 🌊").send_turns)
+    response = encode_action(sent(synthesize("Grüße 🌊")))
 
     assert ("Content-Type", "text/event-stream; charset=utf-8") in response.head.headers
     assert response.head.framing == "chunked"
@@ -252,7 +266,7 @@ def test_each_event_is_one_line_of_data_in_utf_8() -> None:
 
 @pytest.mark.shows("001-04")
 def test_a_whole_answer_is_the_text_of_the_stream() -> None:
-    action = synthesize("Hi\nReason: so").send_turns
+    action = sent(synthesize("Hi\nReason: so"))
     document = json.loads(encode_action(action, stream=False).framed_messages[0])
 
     [choice] = document["choices"]
@@ -287,20 +301,20 @@ def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     )
     response = synthesize(INSTRUCTION)
 
-    assert (response.content_kind, response.warnings, response.send_turns.turns_are_successive) == (
-        "instruction",
+    assert (response.origin, response.warnings, sent(response).turns_are_successive) == (
+        "synthesis: instruction",
         (),
         True,
     )
-    usage = response.send_turns.response_turns[0].usage
-    assert response.send_turns.response_turns == tuple(
+    usage = sent(response).response_turns[0].usage
+    assert sent(response).response_turns == tuple(
         Turn(message, FinishReason.STOP, "", usage, None, RESPONSE_ID, "m") for message in messages
     )
 
 
 @pytest.mark.shows("001-31", "001-34")
 def test_choices_come_one_after_the_other_and_finish_once() -> None:
-    events = [chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)]
+    events = [chunk["choices"][0] for chunk in stream_chunks(sent(synthesize(INSTRUCTION)))]
 
     order = [event["index"] for event in events]
     assert order == [*sorted(order[:-1]), 0]
@@ -313,7 +327,7 @@ def test_choices_come_one_after_the_other_and_finish_once() -> None:
 @pytest.mark.shows("001-27", "001-32")
 def test_the_mark_of_a_message_is_cut_by_itself() -> None:
     deltas = [
-        chunk["choices"][0]["delta"] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)
+        chunk["choices"][0]["delta"] for chunk in stream_chunks(sent(synthesize(INSTRUCTION)))
     ]
 
     assert deltas[1:9] == [
@@ -330,7 +344,7 @@ def test_the_mark_of_a_message_is_cut_by_itself() -> None:
 
 @pytest.mark.shows("001-33")
 def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -> None:
-    events = [chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)]
+    events = [chunk["choices"][0] for chunk in stream_chunks(sent(synthesize(INSTRUCTION)))]
     calls = [event["delta"]["tool_calls"][0] for event in events if "tool_calls" in event["delta"]]
 
     assert calls == [
@@ -355,7 +369,7 @@ def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -
 @pytest.mark.shows("001-31", "001-34")
 def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
     document = json.loads(
-        encode_action(synthesize(INSTRUCTION).send_turns, stream=False).framed_messages[0]
+        encode_action(sent(synthesize(INSTRUCTION)), stream=False).framed_messages[0]
     )
 
     first, second, third = document["choices"]
@@ -376,8 +390,8 @@ def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
 def test_without_a_mark_or_reasoning_there_are_only_words() -> None:
     response = synthesize(instruction_message(messages=[{"text_message": {"length": 3}}]))
 
-    assert response.send_turns.response_turns[0].parts == (Text("lorem ipsum dolor"),)
-    assert not response.send_turns.turns_are_successive
+    assert sent(response).response_turns[0].parts == (Text("lorem ipsum dolor"),)
+    assert not sent(response).turns_are_successive
 
 
 def test_an_unknown_field_is_ignored_and_named() -> None:
@@ -385,8 +399,8 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
         instruction_message(messages=[{"text_message": {"length": 3}}], reasonning={"length": 1})
     )
 
-    assert (response.content_kind, response.send_turns.response_turns[0].text) == (
-        "instruction",
+    assert (response.origin, sent(response).response_turns[0].text) == (
+        "synthesis: instruction",
         "lorem ipsum dolor",
     )
     [warning] = response.warnings
@@ -450,8 +464,8 @@ def test_an_instruction_that_cannot_be_followed_is_a_message_like_any_other(
     expected_text = lorem_and_echo(message)
     response = synthesize(message)
 
-    assert response.content_kind == "reasoning"
-    assert response.send_turns.response_turns[0].parts == (
+    assert response.origin == "synthesis: reasoning"
+    assert sent(response).response_turns[0].parts == (
         Reasoning(expected_text),
         Text(expected_text),
     )
@@ -478,9 +492,7 @@ def test_each_stream_has_its_words_between_its_marks(
     entries = [{"text_message": {"length": item}} for item in lengths]
     thinking = {} if thought is None else {"reasoning": {"length": thought}}
 
-    action = synthesize(
-        instruction_message(id_message=mark, messages=entries, **thinking)
-    ).send_turns
+    action = sent(synthesize(instruction_message(id_message=mark, messages=entries, **thinking)))
 
     def stream(count: int) -> str:
         return " ".join(filter(None, (mark, lorem_words(count), mark)))
@@ -498,9 +510,7 @@ def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     """The turns that a client of this variant decodes."""
     dialect, request = variant.dialect, variant.request
     layout = message_layout_of(dialect, request, variant.context)
-    action = synthesize_response(
-        user_conversation(message), variant.context, layout, "m"
-    ).send_turns
+    action = sent(synthesize_response(user_conversation(message), variant.context, layout, "m"))
     context = replace(
         variant.context,
         split_text=action.split_text,
@@ -608,7 +618,7 @@ def client(response: DialectResponse) -> openai.OpenAI:
 def test_the_sdk_receives_each_message_by_its_index() -> None:
     texts: dict[int, str] = {}
     arguments: dict[str, str] = {}
-    with client(encode_action(synthesize(INSTRUCTION).send_turns)) as sdk:
+    with client(encode_action(sent(synthesize(INSTRUCTION)))) as sdk:
         stream = sdk.chat.completions.create(model="m", messages=[], stream=True)
         choices = [chunk.choices[0] for chunk in stream]
     for choice in choices:
@@ -624,7 +634,7 @@ def test_the_sdk_receives_each_message_by_its_index() -> None:
 
 
 def test_the_sdk_accumulates_a_stream_into_the_whole_answer() -> None:
-    action = synthesize("Hi\nReason: so").send_turns
+    action = sent(synthesize("Hi\nReason: so"))
     with client(encode_action(action)) as sdk:
         with sdk.chat.completions.stream(model="m", messages=[]) as stream:
             accumulated = stream.get_final_completion()

@@ -11,7 +11,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.engine.choosing import ScenarioSet
+from llm_proxy.scenario.choosing import ScenarioSet
 
 T = TypeVar("T")
 

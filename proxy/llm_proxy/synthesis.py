@@ -8,7 +8,6 @@ block of JSON in it, an instruction, overrides all that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import cycle, islice
 from typing import Annotated, Any, Final, Literal
@@ -21,7 +20,7 @@ from llm_proxy.dialects import estimates_and_fakes, lenient_json
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.scripted_response import ResponseTiming, SendTurns, split_words
+from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns, split_words
 from llm_proxy.turns import FinishReason, Part, Reasoning, Text, ToolCall, Turn, Usage
 
 DEFAULT_MODEL: Final = "synthesis"
@@ -90,17 +89,6 @@ class Instruction(Struct, frozen=True, kw_only=True):
     """Words of reasoning before each message of words."""
 
 
-@dataclass(frozen=True, slots=True)
-class SynthesizedResponse:
-    """A synthesized response, and what determined it."""
-
-    send_turns: SendTurns
-    content_kind: Literal["text", "reasoning", "instruction"]
-    """What determined its content."""
-    warnings: tuple[str, ...] = ()
-    """Sentences about unknown or invalid parts of an instruction."""
-
-
 def message_layout_of(
     dialect: Dialect, request: Request, encode_context: EncodeContext
 ) -> MessageLayout:
@@ -116,7 +104,7 @@ def synthesize_response(
     encode_context: EncodeContext,
     message_layout: MessageLayout,
     model: str = "",
-) -> SynthesizedResponse:
+) -> ScriptedResponse:
     """Synthesize the response to a conversation; `encode_context` generates its ids."""
     message = conversation.last_user_text
     instruction, warnings = _find_instruction(message)
@@ -137,19 +125,19 @@ def synthesize_response(
             Turn(parts, FinishReason.STOP, usage=usage, id=response_id, model=turn.model)
             for parts in messages
         ]
-
     send_turns = SendTurns(
         tuple(turns),
-        _PieceSplitter(composer.pieces_by_text),
-        ResponseTiming(compute_gap_ms=_piece_gap_ms),
+        lambda text: composer.pieces_by_text.get(text) or split_words(text, _WORDS_PER_PIECE),
+        gap_ms=lambda _: _PIECE_GAP_MS,
         turns_are_successive=len(turns) > 1,
     )
-    if instruction is not None:
-        return SynthesizedResponse(send_turns, "instruction", warnings)
-    content_kind: Literal["text", "reasoning"] = (
-        "reasoning" if _REASONING_MARKER in message else "text"
+    content_kind = "reasoning" if _REASONING_MARKER in message else "text"
+    return ScriptedResponse(
+        send_turns,
+        f"synthesis: {content_kind if instruction is None else 'instruction'}",
+        warnings=warnings,
+        is_synthesized=True,
     )
-    return SynthesizedResponse(send_turns, content_kind, warnings)
 
 
 def hash_based_word_count(message: str) -> int:
@@ -217,20 +205,6 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     if call_count > _MAX_MESSAGES:
         raise ValueError(f"it asks for {call_count} calls, and {_MAX_MESSAGES} are the most")
     return instruction, names
-
-
-@dataclass(frozen=True, slots=True)
-class _PieceSplitter:
-    """Splits a known text into the pieces it was written in; any other text by words."""
-
-    pieces_by_text: Mapping[str, tuple[str, ...]]
-
-    def __call__(self, text: str) -> Iterable[str]:
-        return self.pieces_by_text.get(text) or split_words(text, _WORDS_PER_PIECE)
-
-
-def _piece_gap_ms(_piece: int) -> float:
-    return _PIECE_GAP_MS
 
 
 class _PartComposer:

@@ -20,7 +20,7 @@ from llm_proxy.cli.output import (
     print_table,
 )
 from llm_proxy.display import count_with_noun
-from llm_proxy.shell.scenarios.files import load_scenarios
+from llm_proxy.shell.scenarios import load_scenarios
 
 _COMMANDS: Final = MappingProxyType(
     {

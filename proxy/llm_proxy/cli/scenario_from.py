@@ -10,7 +10,7 @@ from llm_proxy.cli.library import find_cassette_path
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.recorded.from_cassettes import ScenarioOptions, generate_scenario
+from llm_proxy.scenario.recorded import generate_scenario
 from llm_proxy.shell.library.library import Library
 
 
@@ -47,7 +47,7 @@ def from_(
     library = Library(cassettes)
     files = dict.fromkeys(find_cassette_path(library, text) for text in names)
     generated_scenario = generate_scenario(
-        [library.load_cassette(file) for file in files], ScenarioOptions(name, exact)
+        [library.load_cassette(file) for file in files], name, expects_sampling=exact
     )
     write_new_file_or_stdout(generated_scenario.yaml_text.encode(), output, "the scenario")
     for note in generated_scenario.omission_notes:

@@ -19,14 +19,15 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route_request
-from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import (
+from llm_proxy.scenario import choosing, scripting
+from llm_proxy.scenario.choosing import (
     ChosenScenario,
+    MatchContext,
     NoScenario,
     ScenarioSet,
+    match_context_of,
     try_each_scenario,
 )
-from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -34,7 +35,7 @@ from llm_proxy.scenario.scripted_response import (
     SendTurns,
 )
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.scenarios.files import load_scenarios
+from llm_proxy.shell.scenarios import load_scenarios
 from llm_proxy.take_numbers import RequestCounter
 
 
@@ -121,7 +122,7 @@ def _scripted_response(
     if scenario_set.mock is None or chosen.is_explicit:
         message = choosing.no_scenario_message(scenario_set, chosen)
         return scripting.error_turn_response(message, context)
-    mock_response = mock.mock_response(scenario_set.mock, 1, context)
+    mock_response = scripting.mock_response(scenario_set.mock, 1, context)
     return replace(mock_response, origin=f"{mock_response.origin}, call 1")
 
 

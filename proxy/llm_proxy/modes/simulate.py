@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import orjson
+from msgspec import UNSET
 
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation, RequestMessage
@@ -25,14 +26,12 @@ from llm_proxy.modes.base import ModeResponse, probe_response, requested_pace
 from llm_proxy.pacing import PaceRegistry
 from llm_proxy.ports import Offload, ScenarioSource
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario import render
+from llm_proxy.scenario import choosing, scripted_response, scripting
+from llm_proxy.scenario.choosing import ChosenScenario, MatchContext, ScenarioSet, match_context_of
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
-from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet
-from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
-from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
+from llm_proxy.scenario.scripting import CheckedRequest
 from llm_proxy.synthesis import message_layout_of, synthesize_response
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Turn
@@ -192,7 +191,9 @@ class SimulateMode:
         if isinstance(script, MockSpec):
             number = self._mock_reply_counter.next_ordinal(routed.session, script.name)
             reply = await self._function_reply(script, context)
-            script = await run_function(partial(mock.mock_response, script, number, context, reply))
+            script = await run_function(
+                partial(scripting.mock_response, script, number, context, reply)
+            )
         elif isinstance(script, CheckedRequest):
             failure_number = scripting.next_failure_number(script, self._failure_counter)
             script = await run_function(
@@ -237,13 +238,7 @@ class SimulateMode:
                 raise NotSimulated(reason)  # the other mode reports the error
             return context, scripting.error_turn_response(reason, context)
         layout = message_layout_of(routed.dialect, routed.decompressed_request, encode_context)
-        synthesized = synthesize_response(conversation, encode_context, layout, context.model)
-        return context, ScriptedResponse(
-            synthesized.send_turns,
-            f"synthesis: {synthesized.content_kind}",
-            warnings=synthesized.warnings,
-            is_synthesized=True,
-        )
+        return context, synthesize_response(conversation, encode_context, layout, context.model)
 
     def _encode_response(
         self,
@@ -257,7 +252,7 @@ class SimulateMode:
             encode_context = replace(encode_context, provider=_TEST_PROVIDER)
         stored_response: StoredResponse | None = None
         if isinstance(action, SendTurns) and context.conversation.is_stored_by_provider:
-            turn_context = render.encode_context_for(action, encode_context)
+            turn_context = scripted_response.encode_context_for(action, encode_context)
             turns = routed.dialect.representable_turns(
                 request, action.response_turns, turn_context
             ).turns
@@ -269,7 +264,7 @@ class SimulateMode:
             or (action.pace if isinstance(action, SendTurns) else None)
             or self._settings.pace_source.pace_of(routed.session)
         )
-        burst = render.response_actions(
+        burst = scripted_response.response_actions(
             action,
             DecodedRequest(routed.dialect, request, encode_context),
             pace,
@@ -318,7 +313,8 @@ class SimulateMode:
         Raises `RespondFunctionFailed`.
         """
         respond_function = self._settings.respond_function
-        if respond_function is None or mock.has_scripted_replies(mock_spec):
+        has_own_reply = mock_spec.replies is not UNSET or mock_spec.reply is not UNSET
+        if respond_function is None or has_own_reply:
             return None
         try:
             if inspect.iscoroutinefunction(respond_function):
@@ -360,7 +356,7 @@ class SimulateMode:
         if response is None:
             raise _not_simulated(routed)
         return ModeResponse(
-            render.immediate_actions(response),
+            scripted_response.immediate_actions(response),
             f"{_TEST_PROVIDER}: beside turns",
             is_simulated=True,
         )

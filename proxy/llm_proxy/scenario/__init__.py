@@ -1,9 +1,10 @@
 """Scripted conversations; see `docs/scenarios.md`.
 
 documents          scenario files: schema, parsing with source positions, validation
-engine             chooses the scenario for a request, checks the request, scripts the response
-scripted_response  the scripted response, before a dialect encodes it; pieces and their gaps
-render             scripted responses as timed actions; simulated failures
-generation         generated content: JSON Schema values, templates, ReAct text
+scripted_response  the scripted response as timed actions; simulated failures
+choosing           chooses the scenario for a request
+scripting          checks the request, and scripts the response of a scenario or a mock
+generation         generated content: JSON Schema values, templates
 recorded           recorded exchanges as a scenario
+yaml_writing       YAML that people edit
 """

@@ -1,36 +1,30 @@
 """Checks documents against their structs and reports every mistake with its position.
 
 `msgspec` stops at the first mistake and has no line numbers; so this module walks the same types.
-The checked nodes have canonical names, as in the structs.
+The checked nodes have canonical names, as in the structs.  The messages say what to write:
+`"yes" is text: write true or false, without quotes`.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import inspect as kinds
 
-from llm_proxy.scenario.documents import names, wrong_types
+from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.mistakes import (
     DocumentMistake,
-    FindingSeverity,
     Located,
     child_path,
     join_choices,
     quote_text,
 )
-from llm_proxy.scenario.documents.nodes import (
-    ListNode,
-    Node,
-    ObjectEntry,
-    ObjectNode,
-    ScalarNode,
-    plain_value,
-)
-from llm_proxy.scenario.documents.validators import validate_node, validate_struct
-from llm_proxy.scenario.documents.wrong_types import strip_metadata, union_members
+from llm_proxy.scenario.documents.parsing import Node, plain_value
+from llm_proxy.scenario.documents.validators import validate
 from llm_proxy.yaml_composer import SourceMark
 
 _HINTS_BY_FIELD: Final = {
@@ -38,6 +32,7 @@ _HINTS_BY_FIELD: Final = {
     "respond": "; respond is a function, and so only for Python: use reply or replies",
 }
 """Extra hints for frequent mistakes with a field."""
+_NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
 class DocumentChecker:
@@ -52,50 +47,48 @@ class DocumentChecker:
 
     def check_and_normalize(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
-        if isinstance(node, ScalarNode) and (message := wrong_types.non_finite_message(node)):
+        value = node.value
+        if isinstance(value, float) and not math.isfinite(value):
+            message = "is no number that JSON has: write digits, or put it in quotes"
+            return self.add_mistake(node.mark, path, f"{node.source_text} {message}")
+        matched_type = _matching_type(value, expected_type)
+        if matched_type is None:
+            hint = _HINTS_BY_FIELD.get(path.rpartition(".")[2], "")
+            message = _type_mismatch_message(node, expected_type) + hint
             return self.add_mistake(node.mark, path, message)
-        matched_type = _matching_type(node, expected_type)
-        match matched_type, node:
-            case kinds.StructType(), ObjectNode():
+        if message := _limit_message(value, matched_type):
+            return self.add_mistake(node.mark, path, message)
+        match matched_type, value:
+            case kinds.StructType(), _:
                 return self._check_struct(node, matched_type, path)
-            case kinds.UnionType(types=types), ObjectNode():
-                structs = [strip_metadata(member) for member in types]
-                return self._check_tagged_union(
-                    node, [member for member in structs if _is_struct(member)], path
+            case kinds.UnionType(types=types), _:
+                structs = [_strip_metadata(member) for member in types]
+                return self._check_tagged_union(node, list(filter(_is_struct, structs)), path)
+            case kinds.DictType(value_type=inner) | (kinds.AnyType() as inner), dict():
+                members = {
+                    name: self.check_and_normalize(member, inner, child_path(path, name))
+                    for name, member in value.items()
+                }
+                return node._replace(
+                    value={name: member for name, member in members.items() if member}
                 )
-            case kinds.DictType(value_type=inner) | (kinds.AnyType() as inner), ObjectNode():
-                entries = []
-                for entry in node.entries:
-                    entry_path = child_path(path, entry.name)
-                    value = self.check_and_normalize(entry.node, inner, entry_path)
-                    if value is not None:
-                        entries.append(ObjectEntry(entry.name, entry.mark, value, entry.name))
-                return ObjectNode(tuple(entries), node.mark)
-            case kinds.VarTupleType(item_type=inner) | (kinds.AnyType() as inner), ListNode():
-                if message := wrong_types.limit_message(node.nodes, matched_type):
-                    return self.add_mistake(node.mark, path, message)
+            case kinds.VarTupleType(item_type=inner) | (kinds.AnyType() as inner), list():
                 items = [
                     self.check_and_normalize(item, inner, child_path(path, index))
-                    or ScalarNode(None, item.mark)  # so that each item keeps its index
-                    for index, item in enumerate(node.nodes)
+                    or item._replace(value=None)  # so that each item keeps its index
+                    for index, item in enumerate(value)
                 ]
-                return ListNode(tuple(items), node.mark)
-            case kinds.Type(), ScalarNode():
-                if message := wrong_types.limit_message(node.value, matched_type):
-                    return self.add_mistake(node.mark, path, message)
-                if isinstance(matched_type, kinds.IntType) and isinstance(node.value, float):
-                    return ScalarNode(int(node.value), node.mark, node.source_text)
-                return node
+                return node._replace(value=items)
+            case kinds.IntType(), float():
+                return node._replace(value=int(value))
             case _:
-                hint = _HINTS_BY_FIELD.get(path.rpartition(".")[2], "")
-                message = wrong_types.type_mismatch_message(node, expected_type) + hint
-                return self.add_mistake(node.mark, path, message)
+                return node
 
-    def _check_tagged_union(self, node: ObjectNode, types: Sequence[Any], path: str) -> Node | None:
+    def _check_tagged_union(self, node: Node, types: Sequence[Any], path: str) -> Node | None:
         tag_field: str = types[0].tag_field
         type_by_tag: dict[str, Any] = {struct_type.tag: struct_type for struct_type in types}
-        entry = node.find_entry(tag_field)
-        if entry is None:
+        tag_node = node.value.get(tag_field)
+        if tag_node is None:
             matching_tags = [
                 tag
                 for tag, struct_type in type_by_tag.items()
@@ -107,86 +100,76 @@ class DocumentChecker:
                 else join_choices(sorted(type_by_tag))
             )
             return self.add_mistake(node.mark, path, f"{tag_field} is missing: write {hint}")
-        tag_path = child_path(path, tag_field)
-        written_tag = entry.node.value if isinstance(entry.node, ScalarNode) else None
-        if not isinstance(written_tag, str):
-            message = wrong_types.type_mismatch_message(
-                entry.node, kinds.LiteralType(tuple(type_by_tag))
-            )
-            return self.add_mistake(entry.node.mark, tag_path, message)
-        if (tag := names.canonical_choice(written_tag, type_by_tag)) is None:
-            message = wrong_types.choice_message(written_tag, list(type_by_tag))
-            return self.add_mistake(entry.node.mark, tag_path, message)
-        untagged = ObjectNode(
-            tuple(object_entry for object_entry in node.entries if object_entry is not entry),
-            node.mark,
-        )
-        return self._check_struct(untagged, type_by_tag[tag], path, types)
+        tag = tag_node.value
+        tag = names.canonical_choice(tag, type_by_tag) if isinstance(tag, str) else None
+        if tag is None:  # the check of its own type says why
+            tag_type = kinds.LiteralType(tuple(type_by_tag))
+            return self.check_and_normalize(tag_node, tag_type, child_path(path, tag_field))
+        untagged = {name: member for name, member in node.value.items() if name != tag_field}
+        return self._check_struct(node._replace(value=untagged), type_by_tag[tag], path, types)
 
     def _check_struct(
         self,
-        node: ObjectNode,
+        node: Node,
         expected_type: kinds.StructType,
         path: str,
         union_types: Sequence[Any] = (),
-    ) -> ObjectNode:
+    ) -> Node:
         mistake_count = len(self.mistakes)
         fields = {field.encode_name: field for field in expected_type.fields}
         spellings = names.fields_by_spelling(expected_type.cls)
-        entries: dict[str, ObjectEntry] = {}
+        members: dict[str, Node] = {}
         written_names: dict[str, str] = {}
         suggested_names: set[str | None] = set()
-        for entry in node.entries:
-            entry_path = child_path(path, entry.name)
-            name = spellings.get(entry.name)
+        for written_name, written in node.value.items():
+            member_path = child_path(path, written_name)
+            name = spellings.get(written_name)
             if name is None:
-                suggested_names.add(names.nearest_field_name(entry.name, fields))
-                message = _unknown_name_message(entry.name, expected_type, union_types)
-                self.add_mistake(entry.mark, entry_path, message)
-            elif (first_name := written_names.get(name)) is not None:
-                message = (
-                    f"{quote_text(first_name)} stands here twice"
-                    if first_name == entry.name
-                    else f"{first_name} and {entry.name} are the same field: keep one of them"
+                suggestion = names.nearest_field_name(written_name, fields)
+                suggested_names.add(suggestion)
+                message = _unknown_name_message(
+                    written_name, suggestion, expected_type, union_types
                 )
-                self.add_mistake(entry.mark, entry_path, message)
+                self.add_mistake(written.place, member_path, message)
+            elif (first_name := written_names.get(name)) is not None:
+                message = f"{first_name} and {written_name} are the same field: keep one of them"
+                self.add_mistake(written.place, member_path, message)
             else:
-                written_names[name] = entry.name
-                value = self.check_and_normalize(entry.node, fields[name].type, entry_path)
-                if value is not None:
-                    entries[name] = ObjectEntry(name, entry.mark, value, entry.name)
+                written_names[name] = written_name
+                member = self.check_and_normalize(written, fields[name].type, member_path)
+                if member is not None:
+                    members[name] = member
         for name, field in fields.items():
             if (
                 field.required
                 and name not in written_names
                 and not suggested_names & {name, names.to_camel_case(name)}
             ):
-                self.add_mistake(
-                    node.mark, path, f"{name} is missing{_field_description(field.type)}"
-                )
-        is_complete = len(self.mistakes) == mistake_count
-        checked = ObjectNode(tuple(entries.values()), node.mark)
-        findings = list(validate_node(expected_type.cls, checked, is_complete=is_complete))
+                schema = getattr(field.type, "extra_json_schema", None) or {}
+                description = str(schema.get("description", "")).rstrip(".")
+                if description:
+                    description = f": {description[0].lower()}{description[1:]}"
+                self.add_mistake(node.mark, path, f"{name} is missing{description}")
         struct = None
-        if is_complete:
-            values = {name: plain_value(entry.node) for name, entry in entries.items()}
+        if len(self.mistakes) == mistake_count:
+            values = {name: plain_value(member) for name, member in members.items()}
             if expected_type.tag_field is not None:
                 values[expected_type.tag_field] = expected_type.tag
             struct = msgspec.convert(values, expected_type.cls)
-            findings += validate_struct(struct)
-        for finding in findings:
+        checked = node._replace(value=members)
+        for finding in validate(expected_type.cls, members, struct):
             mark, finding_path = _locate_within(checked, path, finding.path)
-            is_refused = finding.severity is FindingSeverity.REFUSED
+            is_refused = finding.severity == "refused"
             (self.mistakes if is_refused else self.warnings).append(
                 DocumentMistake(
                     self._file, *mark, finding_path, finding.message,
-                    fails_lint=finding.severity is not FindingSeverity.WARNING,
+                    fails_lint=finding.severity != "warning",
                 )
             )  # fmt: skip
         if struct is None or len(self.mistakes) > mistake_count:
             return checked
         self.valid_structs.append(Located(struct, self._file, *node.mark, path))
-        return ObjectNode(checked.entries, checked.mark, struct)
+        return checked._replace(struct=struct)
 
     def add_mistake(self, mark: SourceMark, path: str, message: str) -> Node | None:
         """Record a mistake.  Always returns None, the result for an invalid value."""
@@ -194,43 +177,53 @@ class DocumentChecker:
         return None
 
 
-def _matching_type(node: Node, expected_type: kinds.Type) -> kinds.Type | None:
+def _strip_metadata(type_info: kinds.Type) -> kinds.Type:
+    while isinstance(type_info, kinds.Metadata):
+        type_info = type_info.type
+    return type_info
+
+
+def _union_members(type_info: kinds.Type) -> list[kinds.Type]:
+    """The members of a union; of any other type, the type itself."""
+    type_info = _strip_metadata(type_info)
+    types = type_info.types if isinstance(type_info, kinds.UnionType) else (type_info,)
+    return [_strip_metadata(member) for member in types]
+
+
+def _matching_type(value: Any, expected_type: kinds.Type) -> kinds.Type | None:
     """The union member to check a value against; the whole union if several structs are possible.
 
     None if no member accepts this JSON type, or if a text is not among the literals of a union.
     """
-    members = union_members(expected_type)
-    accepted = _accepted_types(node)
+    members = _union_members(expected_type)
+    accepted = _accepted_types(value)
     candidates = [member for member in members if isinstance(member, accepted)]
     if sum(map(_is_struct, candidates)) > 1:
-        return strip_metadata(expected_type)
-    if (
-        isinstance(node, ScalarNode)
-        and sum(not isinstance(member, kinds.NoneType) for member in members) > 1
-        and all(
-            isinstance(member, kinds.LiteralType) and node.value not in member.values
-            for member in candidates
-        )
-    ):
+        return _strip_metadata(expected_type)
+    is_wrong_literal = all(
+        isinstance(member, kinds.LiteralType) and value not in member.values
+        for member in candidates
+    )
+    if is_wrong_literal and sum(not isinstance(member, kinds.NoneType) for member in members) > 1:
         return None
     return candidates[0] if candidates else None
 
 
-def _accepted_types(node: Node) -> tuple[type[kinds.Type], ...]:
-    match node:
-        case ObjectNode():
+def _accepted_types(value: Any) -> tuple[type[kinds.Type], ...]:
+    match value:
+        case dict():
             return kinds.AnyType, kinds.StructType, kinds.DictType
-        case ListNode():
+        case list():
             return kinds.AnyType, kinds.VarTupleType
-        case ScalarNode(value=None):
+        case None:
             return kinds.AnyType, kinds.NoneType
-        case ScalarNode(value=bool()):
+        case bool():
             return kinds.AnyType, kinds.BoolType
-        case ScalarNode(value=str()):
+        case str():
             return kinds.AnyType, kinds.StrType, kinds.LiteralType
-        case ScalarNode(value=float() as value) if value != int(value):
+        case float() if value != int(value):
             return kinds.AnyType, kinds.FloatType
-        case ScalarNode():
+        case _:
             return kinds.AnyType, kinds.IntType, kinds.FloatType
 
 
@@ -238,17 +231,35 @@ def _is_struct(type_info: kinds.Type) -> bool:
     return isinstance(type_info, kinds.StructType)
 
 
-def _has_fields_of_struct(node: ObjectNode, expected_type: Any) -> bool:
+def _has_fields_of_struct(node: Node, expected_type: Any) -> bool:
     """Whether an object has all required fields of a struct, and no unknown ones."""
     spellings = names.fields_by_spelling(expected_type.cls)
-    given_names = {spellings.get(entry.name) for entry in node.entries}
+    given_names = {spellings.get(name) for name in node.value}
     return None not in given_names and given_names >= {
         field.encode_name for field in expected_type.fields if field.required
     }
 
 
+def _locate_within(
+    node: Node, path: str, relative_path: Sequence[str | int]
+) -> tuple[SourceMark, str]:
+    """The position at a relative path in a node, and its full path in the file's names."""
+    mark = node.mark
+    for step in relative_path:
+        if isinstance(node.value, dict) and step in node.value:
+            node = node.value[step]
+            mark, path = node.place, child_path(path, node.name)
+        elif isinstance(node.value, list) and isinstance(step, int):
+            node = node.value[step]
+            mark, path = node.mark, child_path(path, step)
+    return mark, path
+
+
 def _unknown_name_message(
-    written_name: str, expected_type: kinds.StructType, union_types: Sequence[Any]
+    written_name: str,
+    suggestion: str | None,
+    expected_type: kinds.StructType,
+    union_types: Sequence[Any],
 ) -> str:
     for other_type in union_types:
         if written_name in names.fields_by_spelling(other_type.cls):
@@ -258,28 +269,101 @@ def _unknown_name_message(
             )
     if written_name in _HINTS_BY_FIELD:
         return "there is no such field" + _HINTS_BY_FIELD[written_name]
-    fields = [field.encode_name for field in expected_type.fields]
-    suggestion = names.nearest_field_name(written_name, fields)
-    hint = f"did you mean {suggestion}?" if suggestion else f"there are {', '.join(fields)}"
+    fields = ", ".join(field.encode_name for field in expected_type.fields)
+    hint = f"did you mean {suggestion}?" if suggestion else f"there are {fields}"
     return f"there is no such field; {hint}"
 
 
-def _field_description(expected_type: kinds.Type) -> str:
-    schema = expected_type.extra_json_schema if isinstance(expected_type, kinds.Metadata) else None
-    description = str((schema or {}).get("description", "")).rstrip(".")
-    return f": {description[:1].lower()}{description[1:]}" if description else ""
+def _limit_message(value: Any, expected_type: kinds.Type) -> str:
+    """The message for a value of the right type outside its limits; empty if it is valid."""
+    match expected_type:
+        case (
+            kinds.IntType(ge=float() | int() as minimum)
+            | kinds.FloatType(ge=float() | int() as minimum)
+        ) if value < minimum:
+            return f"{value} is too small: {minimum} is the least"
+        case kinds.StrType(min_length=int()) if not value:
+            return "the text is empty: write at least one character"
+        case kinds.VarTupleType(min_length=int(min_length), max_length=max_length):
+            if min_length == max_length and len(value) != min_length:
+                return f"the list has {len(value)}: write {min_length} numbers, [least, most]"
+            return "the list is empty: write at least one item" if len(value) < min_length else ""
+        case kinds.LiteralType(values=values) if value not in values:
+            return names.choice_message(value, [str(choice) for choice in values])
+    return ""
 
 
-def _locate_within(
-    node: Node, path: str, relative_path: Sequence[str | int]
-) -> tuple[SourceMark, str]:
-    """The position at a relative path in a node, and its full path in the file's names."""
-    mark = node.mark
-    for step in relative_path:
-        match node, step:
-            case ObjectNode(), str() if (entry := node.find_entry(step)) is not None:
-                mark, node, path = entry.mark, entry.node, child_path(path, entry.written_name)
-            case ListNode(nodes=nodes), int() if step < len(nodes):
-                node, path = nodes[step], child_path(path, step)
-                mark = node.mark
-    return mark, path
+def _type_mismatch_message(node: Node, expected_type: kinds.Type) -> str:
+    """The message for a value whose JSON type does not fit the expected type."""
+    match node.value:
+        case dict():
+            problem = "this is an object"
+        case list():
+            problem = "this is a list"
+        case None:
+            problem = "nothing is given here"
+        case bool() as value:
+            problem = f"this is the value {str(value).lower()}"
+        case str() as text:
+            problem = f"{quote_text(text)} is text"
+        case _:
+            problem = f"{node.source_text} is a number"
+    options = [
+        member for member in _union_members(expected_type) if not isinstance(member, kinds.NoneType)
+    ]
+    descriptions = list(dict.fromkeys(map(_describe_type, options)))
+    return f"{problem}: write {join_choices(descriptions)}{_correction_hint(node, options)}"
+
+
+def _describe_type(expected_type: kinds.Type) -> str:
+    match expected_type:
+        case kinds.StrType():
+            return "text"
+        case kinds.BoolType():
+            return "true or false"
+        case kinds.IntType():
+            return "a whole number"
+        case kinds.FloatType():
+            return "a number"
+        case kinds.LiteralType(values=values):
+            return join_choices(sorted(str(value) for value in values))
+        case kinds.VarTupleType(max_length=2):
+            return "[least, most]"
+        case kinds.VarTupleType():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def _correction_hint(node: Node, options: Sequence[kinds.Type]) -> str:
+    """How the given value could be corrected, appended to the message."""
+    value, text = node.value, node.source_text
+    if value is None:
+        return ", or leave the field out"
+    is_scalar = not isinstance(value, dict | list)
+    for expected_type in options:
+        match expected_type:
+            case kinds.BoolType() if isinstance(value, str):
+                return ", without quotes"
+            case kinds.IntType() | kinds.FloatType() if isinstance(value, str):
+                return ", without quotes" if _NUMBER.fullmatch(value) else ""
+            case kinds.StrType() if is_scalar:
+                return f' in quotes, "{text}"'
+            case kinds.VarTupleType() if isinstance(value, dict):
+                return ', each item of it after "- "'
+            case kinds.VarTupleType(item_type=item_type, max_length=None) if is_scalar:
+                return f", [{_example_item(item_type, text)}]"
+            case _:
+                continue
+    return ""
+
+
+def _example_item(item_type: kinds.Type, text: str) -> str:
+    quoted = quote_text(text, 24)
+    for expected_type in _union_members(item_type):
+        if isinstance(expected_type, kinds.StructType):
+            for field in expected_type.fields:
+                if field.name in {"text", "tool_name"}:
+                    return f"{{{field.name}: {quoted}}}"
+            return "…"
+    return quoted

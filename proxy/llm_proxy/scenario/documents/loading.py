@@ -16,7 +16,6 @@ from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import DocumentChecker
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
-from llm_proxy.scenario.documents.json_text import json_events
 from llm_proxy.scenario.documents.mistakes import (
     ROOT_PATH,
     DocumentMistake,
@@ -24,15 +23,13 @@ from llm_proxy.scenario.documents.mistakes import (
     child_path,
     quote_text,
 )
-from llm_proxy.scenario.documents.nodes import (
-    ListNode,
+from llm_proxy.scenario.documents.parsing import (
     Node,
     NodeComposer,
-    ObjectEntry,
-    ObjectNode,
-    ScalarNode,
+    json_events,
+    mark_at,
+    yaml_events,
 )
-from llm_proxy.scenario.documents.yaml_text import mark_at, yaml_events
 from llm_proxy.yaml_composer import SourceMark, UnreadableDocument
 
 T = TypeVar("T")
@@ -71,19 +68,22 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     """Parse and check the content of a scenario file; its name selects JSON or YAML."""
     checker = DocumentChecker(file)
     composer, error = _compose(file, content)
-    mistakes = composer.mistakes
     if error is not None:
-        mistakes.append(DocumentMistake(file, *error.mark, ROOT_PATH, error.message))
+        checker.add_mistake(error.mark, ROOT_PATH, error.message)
         if error.discards_last_document:
             del composer.documents[-1:]
-    documents = [
-        node
-        for node in composer.documents
-        if not isinstance(node, ScalarNode) or node.value is not None
-    ]
+    documents = [node for node in composer.documents if node.value is not None]
     for node in documents:
-        _check_document(node, checker)
-    mistakes += _further_mistakes(composer, checker)
+        if isinstance(node.value, dict):
+            members = {name: member for name, member in node.value.items() if name != _SCHEMA_FIELD}
+            document_type = _DOCUMENT_TYPE if _is_scenario_document(members) else _SCENARIO_TYPE
+            checker.check_and_normalize(node._replace(value=members), document_type, ROOT_PATH)
+        elif isinstance(node.value, list):
+            checker.check_and_normalize(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
+        else:
+            message = "a scenario is an object: write id, description, turns"
+            checker.add_mistake(node.mark, ROOT_PATH, message)
+    mistakes = _sorted_mistakes(composer, checker)
     warnings = checker.warnings
     is_blank = not documents and not mistakes
     if is_blank:
@@ -93,7 +93,7 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     loaded = LoadedScenarios(
         tuple(located for located in checker.valid_structs if isinstance(located.value, Scenario)),
         tuple(located for located in checker.valid_structs if isinstance(located.value, MockSpec)),
-        tuple(sorted(mistakes, key=_location_key)),
+        tuple(mistakes),
         tuple(sorted(warnings, key=_location_key)),
     )
     return replace(merge_loaded([loaded]), is_blank=is_blank)
@@ -136,8 +136,7 @@ def parse_struct(
     """Parse a struct; `source_name` is the name of the source in messages.
 
     The name selects JSON or YAML; with `is_json` it is JSON of any size.  With `list_field` a list
-    alone is the value of this field.  Raises `UsageError` with all
-    mistakes.
+    alone is the value of this field.  Raises `UsageError` with all mistakes.
     """
     if isinstance(content, str):
         content = content.encode("utf-8", "replace")
@@ -149,21 +148,16 @@ def parse_struct(
     hint = "write one object, such as {reply: Hello}"
     if list_field:
         hint = f"write one list, called {list_field}"
-        match documents:
-            case [ListNode(mark=mark) as node]:
-                entry = ObjectEntry(list_field, mark, node, list_field)
-                documents = [ObjectNode((entry,), mark)]
-                path_prefix = child_path(ROOT_PATH, list_field)
-            case [ObjectNode()]:
-                pass
-            case _:
-                raise UsageError(f"{source_name}: {hint}")
+        if len(documents) == 1 and isinstance(documents[0].value, list):
+            named_list = documents[0]._replace(name=list_field)
+            documents = [Node({list_field: named_list}, named_list.mark)]
+            path_prefix = child_path(ROOT_PATH, list_field)
+        elif len(documents) != 1 or not isinstance(documents[0].value, dict):
+            raise UsageError(f"{source_name}: {hint}")
     checker = DocumentChecker(source_name)
     for document in documents[:1]:
         checker.check_and_normalize(document, kinds.type_info(struct_type), ROOT_PATH)
-    if mistakes := sorted(
-        (*composer.mistakes, *_further_mistakes(composer, checker)), key=_location_key
-    ):
+    if mistakes := _sorted_mistakes(composer, checker):
         shown_mistakes = (
             replace(mistake, json_path=ROOT_PATH + mistake.json_path.removeprefix(path_prefix))
             for mistake in mistakes
@@ -212,42 +206,23 @@ def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _further_mistakes(composer: NodeComposer, checker: DocumentChecker) -> list[DocumentMistake]:
-    """The checker's mistakes, without those for numbers that the composer found too large."""
-    return [
+def _sorted_mistakes(composer: NodeComposer, checker: DocumentChecker) -> list[DocumentMistake]:
+    """All mistakes by position; of a number that the composer found too large, only its own."""
+    further_mistakes = (
         mistake
         for mistake in checker.mistakes
         if (mistake.line, mistake.column) not in composer.too_large_marks
-    ]
+    )
+    return sorted((*composer.mistakes, *further_mistakes), key=_location_key)
 
 
 def _location_key(mistake: DocumentMistake) -> tuple[int, int]:
     return mistake.line, mistake.column
 
 
-def _check_document(node: Node, checker: DocumentChecker) -> None:
-    match node:
-        case ListNode():
-            checker.check_and_normalize(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
-        case ObjectNode(entries=entries):
-            without_schema = ObjectNode(
-                tuple(entry for entry in entries if entry.name != _SCHEMA_FIELD), node.mark
-            )
-            checker.check_and_normalize(
-                without_schema,
-                _DOCUMENT_TYPE if _is_scenario_document(without_schema) else _SCENARIO_TYPE,
-                ROOT_PATH,
-            )
-        case ScalarNode():
-            checker.add_mistake(
-                node.mark, ROOT_PATH, "a scenario is an object: write id, description, turns"
-            )
-
-
-def _is_scenario_document(node: ObjectNode) -> bool:
+def _is_scenario_document(written_names: Iterable[str]) -> bool:
     """Whether an object is a `ScenarioDocument`, by its names or by similar ones."""
     fields = ScenarioDocument.__struct_fields__
-    written_names = [entry.name for entry in node.entries]
     if any(name in Scenario.__struct_fields__ for name in written_names):
         return any(name in fields for name in written_names)
     return any(names.nearest_field_name(name, fields) for name in written_names)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from llm_proxy.errors import printable_excerpt
 
@@ -53,14 +52,6 @@ class Located(Generic[T_co]):
     json_path: str
 
 
-class FindingSeverity(Enum):
-    """What happens to a document with a finding."""
-
-    REFUSED = "it is not loaded"
-    LOADED = "it is loaded with a warning, and `lint` fails"
-    WARNING = "it is loaded with a warning"
-
-
 @dataclass(frozen=True, slots=True)
 class StructFinding:
     """An error or a doubtful value in a struct."""
@@ -68,12 +59,8 @@ class StructFinding:
     path: tuple[str | int, ...]
     """Relative to the struct, in canonical names: `("tool_calls", 1)`."""
     message: str
-    severity: FindingSeverity = FindingSeverity.REFUSED
-
-
-def warning_finding(path: tuple[str | int, ...], message: str) -> StructFinding:
-    """A finding of severity `WARNING`."""
-    return StructFinding(path, message, FindingSeverity.WARNING)
+    severity: Literal["refused", "lint", "warning"] = "refused"
+    """`refused` documents are not loaded; others are, with a warning; `lint` makes `lint` fail."""
 
 
 def child_path(path: str, step: str | int) -> str:

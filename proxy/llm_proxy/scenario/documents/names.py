@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from msgspec import Struct
 
 from llm_proxy.scenario.documents import document
+from llm_proxy.scenario.documents.mistakes import join_choices, quote_text
 
 _CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SNAKE_BOUNDARY: Final = re.compile(r"_([a-z0-9])")
@@ -77,6 +78,13 @@ def nearest_choice(written_choice: str, choices: Iterable[str]) -> str | None:
     snake_name = to_snake_case(written_choice).replace("-", "_")
     close_names = difflib.get_close_matches(snake_name, choice_by_snake_name, 1, _MIN_SIMILARITY)
     return choice_by_snake_name[close_names[0]] if close_names else None
+
+
+def choice_message(value: str, choices: Sequence[str]) -> str:
+    """The message for a value that is not one of the choices, with a suggestion."""
+    suggestion = nearest_choice(value, choices)
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
+    return f"{quote_text(value)} is not one of {join_choices(sorted(choices))}{hint}"
 
 
 def to_snake_case(name: str) -> str:

@@ -38,9 +38,9 @@ from llm_proxy.scenario.documents.document import (
     ToolCallsResponse,
     ValueCondition,
 )
-from llm_proxy.scenario.documents.mistakes import FindingSeverity, StructFinding, warning_finding
-from llm_proxy.scenario.documents.nodes import ListNode, ObjectNode, ScalarNode, plain_value
-from llm_proxy.scenario.documents.wrong_types import choice_message
+from llm_proxy.scenario.documents.mistakes import StructFinding
+from llm_proxy.scenario.documents.names import choice_message
+from llm_proxy.scenario.documents.parsing import Node, plain_value
 from llm_proxy.turns import Json
 
 _Findings = Iterator[StructFinding]
@@ -64,60 +64,49 @@ _MAX_COPIES: Final = 100_000
 """The most copies of a part of an expression, if all counted repetitions are nested: some 60 MB."""
 
 
-def validate_node(struct_type: type, node: ObjectNode, *, is_complete: bool) -> _Findings:
-    """The findings of validators that also run on structs with mistakes."""
+def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> _Findings:
+    """The findings in the valid members of an object, and in its struct; None if incomplete."""
     if struct_type is Scenario:
-        yield from _check_turn_numbers(node, is_complete=is_complete)
+        yield from _check_turn_numbers(members, is_complete=struct is not None)
     if struct_type in (Scenario, ScenarioTurn, FaultRulesFile):
-        yield from _check_fault_rules(node, is_in_scenario=struct_type is not FaultRulesFile)
-
-
-def validate_struct(struct: object) -> _Findings:
-    """The findings in a struct whose types are right."""
+        yield from _check_fault_rules(members, is_in_scenario=struct_type is not FaultRulesFile)
     for check in _CHECKS_BY_STRUCT.get(type(struct), ()):
         yield from check(struct)
 
 
-def _check_turn_numbers(scenario: ObjectNode, *, is_complete: bool) -> _Findings:
+def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _Findings:
     """Find duplicate turn numbers; with `is_complete` also missing ones."""
-    entry = scenario.find_entry("turns")
-    if entry is None or not isinstance(entry.node, ListNode):
+    if "turns" not in scenario:
         return
     line_by_turn: dict[int | str, int] = {}
-    for index, step in enumerate(entry.node.nodes):
-        turn = step.find_entry("turn") if isinstance(step, ObjectNode) else None
-        if turn is None or not isinstance(turn.node, ScalarNode):
+    for index, step in enumerate(scenario["turns"].value):
+        turn = step.value.get("turn") if step.value else None
+        if turn is None:
             continue
-        number = turn.node.value
-        if not isinstance(number, int) and number != ANY_TURN:
-            continue
-        if number in line_by_turn:
+        if turn.value in line_by_turn:
             yield StructFinding(
                 ("turns", index, "turn"),
-                f"there are two turns {number}: the first is in line {line_by_turn[number]}",
+                f"there are two turns {turn.value}: the first is in line "
+                f"{line_by_turn[turn.value]}",
             )
-        line_by_turn.setdefault(number, turn.mark.line)
+        line_by_turn.setdefault(turn.value, turn.place.line)
     if not is_complete:
         return
     if not line_by_turn:
-        yield warning_finding(("turns",), "there are no turns, so every request fails")
+        yield StructFinding(("turns",), "there are no turns, so every request fails", "warning")
     elif ANY_TURN not in line_by_turn:
         numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
         missing = next((n for n in range(1, max(numbers)) if n not in numbers), None)
         if missing is not None:
-            yield warning_finding(
-                ("turns",),
-                f"turn {missing} is missing, so a request for it gets a failure report",
-            )
+            message = f"turn {missing} is missing, so a request for it gets a failure report"
+            yield StructFinding(("turns",), message, "warning")
 
 
-def _check_fault_rules(node: ObjectNode, *, is_in_scenario: bool) -> _Findings:
+def _check_fault_rules(members: Mapping[str, Node], *, is_in_scenario: bool) -> _Findings:
     """Find rules that the grammar rejects, and in a scenario those for listeners."""
-    entry = node.find_entry(_FAULTS_FIELD)
-    if entry is None or not isinstance(entry.node, ListNode):
-        return
-    for index, item in enumerate(map(plain_value, entry.node.nodes)):
-        if not isinstance(item, str | Mapping):
+    rules = plain_value(members[_FAULTS_FIELD]) if _FAULTS_FIELD in members else ()
+    for index, item in enumerate(rules):
+        if item is None:
             continue  # its type is a mistake that is already reported
         try:
             rule = parse_rule(item)
@@ -183,7 +172,7 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
         yield StructFinding(
             ("failure_status",),
             f"it is played as model_error: {choice_message(step.failure_status, FAILURE_STATUSES)}",
-            FindingSeverity.LOADED,
+            "lint",
         )
     is_set_by_field = {
         "failure_throws": step.failure_throws,
@@ -195,9 +184,8 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
     }
     for name, is_set in is_set_by_field.items():
         if is_set and not step.failures_before_success:
-            yield warning_finding(
-                (name,), "nothing fails here: write failures_before_success, how often to fail"
-            )
+            message = "nothing fails here: write failures_before_success, how often to fail"
+            yield StructFinding((name,), message, "warning")
 
 
 def _check_match(match: ScenarioMatch) -> _Findings:
@@ -253,10 +241,11 @@ def _check_call_ids(response: ToolCallsResponse | PartsResponse) -> _Findings:
             continue
         call_id = call.call_id or f"call-{index + 1}"
         if call_id in seen:
-            yield warning_finding(
+            yield StructFinding(
                 (field, index),
                 f"two calls of this answer have the id {call_id}, so their results cannot be "
                 "told apart",
+                "warning",
             )
         seen.add(call_id)
 
@@ -275,9 +264,10 @@ def _check_signature(reasoning: ReasoningSpec) -> _Findings:
                 if isinstance(signature, str):
                     base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
             except binascii.Error:
-                yield warning_finding(
+                yield StructFinding(
                     ("provider_metadata", provider, name),
                     "Gemini's clients take a signature only as base64, and this is none",
+                    "warning",
                 )
 
 
@@ -294,9 +284,8 @@ def _check_spans(struct: ChunkSpec | MockSpec) -> _Findings:
 
 def _check_thinking_time(mock: MockSpec) -> _Findings:
     if mock.thinking_ms is not UNSET and mock.delay_ms is not UNSET:
-        yield warning_finding(
-            ("delay_ms",), "this is the old name of thinking_ms, which is given too and wins"
-        )
+        message = "this is the old name of thinking_ms, which is given too and wins"
+        yield StructFinding(("delay_ms",), message, "warning")
 
 
 _CHECKS_BY_STRUCT: Final[Mapping[type, tuple[Callable[[Any], _Findings], ...]]] = {

@@ -26,7 +26,7 @@ from llm_proxy.scenario.generation.json_schema import (
     contains_json,
     property_schema,
 )
-from llm_proxy.scenario.generation.schema_budget import MAX_STEPS, SchemaBudget, SchemaTooExpensive
+from llm_proxy.scenario.generation.scalars import MAX_STEPS, SchemaBudget, SchemaTooExpensive
 from llm_proxy.turns import Json
 
 _MAX_VALUES: Final = 20_000

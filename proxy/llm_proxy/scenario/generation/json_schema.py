@@ -18,12 +18,12 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation import scalars
-from llm_proxy.scenario.generation.patterns import (
+from llm_proxy.scenario.generation.scalars import (
     AnchoredAlternative,
+    SchemaBudget,
     matches_anywhere,
     parse_regex,
 )
-from llm_proxy.scenario.generation.schema_budget import SchemaBudget
 from llm_proxy.turns import Json
 
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")

@@ -12,8 +12,6 @@ itself, so a number stays a number; several values become a list, and no match b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -26,11 +24,15 @@ JSON_FIELDS: Final = frozenset(("action_input", "arguments", "report_content_jso
 """The fields of a scenario document that hold arbitrary JSON of its author."""
 
 _OPEN: Final = "{{"
-_CLOSE: Final = "}}"
-_EXPRESSION: Final = re.compile(
-    r"""(?:[^'"}]|\}(?!\})|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")*""", re.DOTALL
+_TEMPLATE: Final = re.compile(
+    r"""
+    \{\{
+    (?P<path>(?:[^'"}] | \}(?!\}) | '[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*")*)
+    (?: (?P<end>\}\}) | .* )
+    """,
+    re.DOTALL | re.VERBOSE,
 )
-"""The text between the braces; braces within quoted names of a path do not close it."""
+"""Braces within quoted names of a path do not close it; an unclosed template extends to the end."""
 _ESCAPED_BRACES: Final = ("'{{'", '"{{"')
 """Expressions that evaluate to two opening braces."""
 _MAX_VALUES: Final = 1000
@@ -39,83 +41,45 @@ _MAX_SHOWN_CHARS: Final = 60
 """The most characters of a template or an error in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilledTemplates:
-    """A value whose templates have been filled in."""
-
-    value: Json
-    warnings: tuple[str, ...]
-    """A sentence per template that found no value or too many."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """One template of a text."""
-
-    json_path: str
-    """The JSONPath, without surrounding white space."""
-    source: str
-    """Its source text, including the braces."""
-    is_closed: bool = True
-
-    @property
-    def excerpt(self) -> str:
-        """The template for a message."""
-        path = printable_excerpt(self.json_path, _MAX_SHOWN_CHARS)
-        return " ".join(filter(None, (_OPEN, path, _CLOSE if self.is_closed else "")))
-
-    def compile_path(self) -> json_paths.StepCountingPath:
-        """The compiled path.  Raises `ValueError` with the template's error as a sentence."""
-        if not self.is_closed:
-            raise ValueError(
-                f"{self.excerpt} is not closed: a template, and each quoted name in it, has an "
-                "end; {{ '{{' }} stands for two braces"
-            )
-        reason = "one begins with $, as in $.messages[-1].content"
-        if self.json_path.startswith("$"):
-            try:
-                return json_paths.compile_path(self.json_path)
-            except ValueError as error:
-                reason = printable_excerpt(str(error), _MAX_SHOWN_CHARS)
-        raise ValueError(f"{self.excerpt} is no JSONPath: {reason}")
-
-
 def template_error(text: str) -> str | None:
     """The first error in the templates of a text, as a sentence; None if there is none."""
-    for segment in _split_templates(text):
-        if isinstance(segment, _Template) and segment.json_path not in _ESCAPED_BRACES:
-            try:
-                segment.compile_path()
-            except ValueError as error:
-                return str(error)
+    for template in _TEMPLATE.finditer(text):
+        try:
+            _compile(template)
+        except ValueError as error:
+            return str(error)
     return None
 
 
-def fill_templates(value: Any, body: Json) -> FilledTemplates:
+def fill_templates(value: Any, body: Json) -> tuple[Json, tuple[str, ...]]:
     """Fill in every template in the texts of a value from the body of a request.
 
-    Convert structs with `msgspec.to_builtins` first.  Member names and templates with a
-    `template_error` are left unchanged.
+    With a sentence per template that found no value or too many.  Convert structs with
+    `msgspec.to_builtins` first.  Member names and templates with a `template_error` are left
+    unchanged.
     """
     filler = _TemplateFiller(body)
-    return FilledTemplates(
-        filler.fill_value(value, is_json=False), tuple(dict.fromkeys(filler.warnings))
-    )
+    return filler.fill_value(value, is_json=False), tuple(dict.fromkeys(filler.warnings))
 
 
-@dataclass(frozen=True, slots=True)
 class _TemplateFiller:
     """Fills templates from the body of one request."""
 
-    request_json: Json
-    step_budget: json_paths.StepBudget = field(default_factory=json_paths.StepBudget)
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, request_json: Json) -> None:
+        self.warnings: list[str] = []
+        self._request_json = request_json
+        self._step_budget = json_paths.StepBudget()
 
     def fill_value(self, value: Any, *, is_json: bool) -> Any:
         """The value with its templates filled in; `is_json` within one of the `JSON_FIELDS`."""
         match value:
             case str() if _OPEN in value:
-                return self._fill_text(value, is_json=is_json)
+                stripped = value.strip()
+                template = _TEMPLATE.match(stripped)
+                if is_json and template and template.end() == len(stripped):
+                    values = self._evaluate(template)
+                    return values if len(values) > 1 else next(iter(values), None)
+                return _TEMPLATE.sub(self._filled_text, value)
             case list() | tuple():
                 return [self.fill_value(item, is_json=is_json) for item in value]
             case dict():
@@ -126,56 +90,59 @@ class _TemplateFiller:
             case _:
                 return value
 
-    def _fill_text(self, text: str, *, is_json: bool) -> Json:
-        match list(_split_templates(text.strip() if is_json else text)):
-            case [_Template() as template] if is_json:
-                values = self._evaluate(template)
-                return values if len(values) > 1 else next(iter(values), None)
-        return "".join(
-            "\n".join(map(_value_as_text, self._evaluate(segment)))
-            if isinstance(segment, _Template)
-            else segment
-            for segment in _split_templates(text)
+    def _filled_text(self, template: re.Match[str]) -> str:
+        return "\n".join(
+            value if isinstance(value, str) else lenient_json.compact_json(value)
+            for value in self._evaluate(template)
         )
 
-    def _evaluate(self, template: _Template) -> list[Json]:
+    def _evaluate(self, template: re.Match[str]) -> list[Json]:
         """The values of a template; none, with a warning, if its path finds nothing."""
-        if template.json_path in _ESCAPED_BRACES:
-            return [_OPEN]
         try:
-            path = template.compile_path()
+            path = _compile(template)
         except ValueError:
-            return [template.source]
-        nodes = json_paths.find_nodes(path, self.request_json, self.step_budget)
+            return [template[0]]
+        if path is None:
+            return [_OPEN]
+        nodes = json_paths.find_nodes(path, self._request_json, self._step_budget)
         try:
             values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
-            raise JsonPathTooManySteps(f"the template {template.excerpt} {error}") from None
-        finding = "" if values else "nothing in the request"
+            raise JsonPathTooManySteps(f"the template {_excerpt(template)} {error}") from None
+        if not values:
+            self.warnings.append(f"the template {_excerpt(template)} finds nothing in the request")
         if len(values) > _MAX_VALUES:
-            finding = f"more than {_MAX_VALUES} values in the request: the first are taken"
-        if finding:
-            self.warnings.append(f"the template {template.excerpt} finds {finding}")
+            self.warnings.append(
+                f"the template {_excerpt(template)} finds more than {_MAX_VALUES} values in the "
+                "request: the first are taken"
+            )
         return values[:_MAX_VALUES]
 
 
-def _split_templates(text: str) -> Iterator[str | _Template]:
-    """Split a text at its templates; an unclosed template extends to the end."""
-    position = 0
-    while (start := text.find(_OPEN, position)) >= 0:
-        if start > position:
-            yield text[position:start]
-        match = _EXPRESSION.match(text, start + len(_OPEN))
-        end = match.end() if match else start + len(_OPEN)
-        if not text.startswith(_CLOSE, end):
-            source = text[start:]
-            yield _Template(source.removeprefix(_OPEN).strip(), source, is_closed=False)
-            return
-        position = end + len(_CLOSE)
-        yield _Template(text[start + len(_OPEN) : end].strip(), text[start:position])
-    if position < len(text):
-        yield text[position:]
+def _compile(template: re.Match[str]) -> json_paths.StepCountingPath | None:
+    """The path of a template; None for an escape of braces.
+
+    Raises `ValueError` with the template's error as a sentence.
+    """
+    if not template["end"]:
+        raise ValueError(
+            f"{_excerpt(template)} is not closed: a template, and each quoted name in it, has an "
+            "end; {{ '{{' }} stands for two braces"
+        )
+    path = template["path"].strip()
+    if path in _ESCAPED_BRACES:
+        return None
+    reason = "one begins with $, as in $.messages[-1].content"
+    if path.startswith("$"):
+        try:
+            return json_paths.compile_path(path)
+        except ValueError as error:
+            reason = printable_excerpt(str(error), _MAX_SHOWN_CHARS)
+    raise ValueError(f"{_excerpt(template)} is no JSONPath: {reason}")
 
 
-def _value_as_text(value: Json) -> str:
-    return value if isinstance(value, str) else lenient_json.compact_json(value)
+def _excerpt(template: re.Match[str]) -> str:
+    """The template for a message."""
+    end = template["end"] or ""
+    path = template[0].removeprefix(_OPEN).removesuffix(end).strip()
+    return " ".join(filter(None, (_OPEN, printable_excerpt(path, _MAX_SHOWN_CHARS), end)))

@@ -32,16 +32,16 @@ from llm_proxy.modes import (
 from llm_proxy.modes.simulate import RespondFunction
 from llm_proxy.pacing import PaceRegistry
 from llm_proxy.routing import RoutingSettings
+from llm_proxy.scenario.choosing import ScenarioSet
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
-from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTakes
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.listener import ListenerGate, listen
 from llm_proxy.shell.running.settings import ClockKind, Settings, check_folders
-from llm_proxy.shell.scenarios.library import ScenarioLibrary
+from llm_proxy.shell.scenarios import ScenarioLibrary
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import (

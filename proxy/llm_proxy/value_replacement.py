@@ -1,36 +1,226 @@
-"""The values to replace, and their replacement in the response of a cassette.
+"""Replaces recorded values by those of the requesting client.
 
-The pieces of a streamed field are joined, so that values that span messages are found.
+    aliases of both requests ──▶ values ──▶ text changes ──▶ byte edits ──▶ the recording
+
+Match rules replace values that differ in each run, such as ids and folders, by aliases.  If a
+recording answers a request that has other values for the same aliases, the recorded response
+contains the recorded values.  The client would go on to use them, so they are replaced by its own.
+Everything else stays byte for byte; reads and messages end at the same places.  The pieces of a
+streamed field are joined, so that values that span messages are found.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 import msgspec
+import orjson
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
-from llm_proxy.framing import message_edits
+from llm_proxy.framing import eventstream, message_edits
 from llm_proxy.framing.message_edits import ByteEdit
 from llm_proxy.matching import value_finder
 from llm_proxy.redaction import PLACEHOLDER, POST_KEY_PLACEHOLDERS
-from llm_proxy.value_replacement.texts import (
-    EditableText,
-    TextChange,
-    editable_text,
-    escape_json_text,
-    is_json_container,
-    json_strings,
-    parse_json_document,
+
+_JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
+_SPELLED_CHARACTER: Final = re.compile(
+    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
+    re.DOTALL,
 )
+"""The JSON spelling of one character."""
+_SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
+_BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
+_BASE64_MEMBER: Final = "bytes"
+"""The member of a frame's payload that holds the model's own event in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """Replaces the characters from `begin` to `end` by `replacement`."""
+
+    begin: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonString:
+    """One string of a JSON document."""
+
+    begin: int
+    """Its offset in the document, after the opening quote."""
+    source_text: str
+    """The string as written in the document, without quotes."""
+    value: str
+    """The decoded string."""
+    member: str
+    """The name of the member whose value it is; empty in a list."""
+    is_member_name: bool
+    """Whether it is the name of a member."""
+
+    def to_source_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
+        """Translate changes of the value to changes of the document's text."""
+        starts: list[int] | range = range(len(self.source_text) + 1)
+        if changes and "\\" in self.source_text:
+            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source_text)))]
+        return [
+            TextChange(
+                self.begin + starts[change.begin],
+                self.begin + starts[change.end],
+                escape_json_text(change.replacement),
+            )
+            for change in changes
+        ]
+
+
+def json_strings(text: str) -> Iterator[JsonString]:
+    """All strings of a JSON document, in order, including the names of members."""
+    member, value_offset = "", -1
+    for found in _JSON_STRING.finditer(text):
+        source, is_name = found[1], found[2] is not None
+        value = source
+        if "\\" in source:
+            with suppress(ValueError):
+                value = str(json.loads(f'"{source}"', strict=False))
+        member_of_value = member if found.start() == value_offset and not is_name else ""
+        yield JsonString(found.start(1), source, value, member_of_value, is_name)
+        if is_name:
+            member, value_offset = value, found.end()
+
+
+def is_json_container(text: str) -> bool:
+    """Whether a text is a JSON object or array."""
+    if not text.lstrip(" \t\r\n").startswith(("{", "[")):
+        return False
+    try:
+        parse_json_document(text)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_json_document(text: str) -> object:
+    """Parse a JSON document, with lone surrogates allowed.  Raises `ValueError` if invalid."""
+    try:
+        return orjson.loads(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        if "\\ud" not in text.lower():
+            raise
+    try:
+        return json.loads(text)  # accepts lone surrogates
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def escape_json_text(value: str) -> str:
+    """A text as a JSON string without its quotes."""
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class EditableText:
+    """The text in a message, which can be changed."""
+
+    text: str
+    """Mostly a JSON document."""
+    to_byte_edits: Callable[[Sequence[TextChange]], list[ByteEdit]]
+    """The byte edits of the message for text changes, which are ordered from left to right."""
+
+
+def editable_text(codec: str, message: bytes) -> EditableText | None:
+    """The editable text of a message; None if it has none."""
+    match codec:
+        case "sse":
+            lines = [(found.start(1), found[1]) for found in _SSE_DATA_LINE.finditer(message)]
+            return _unencoded_text(lines) if lines else None
+        case "json-array":
+            found = _BEFORE_ELEMENT.match(message)
+            begin = found.end() if found is not None else 0
+            return _unencoded_text([(begin, message[begin:])])
+        case eventstream.CODEC_NAME:
+            return _frame_text(message)
+        case "whole":
+            with suppress(UnicodeDecodeError):  # audio or an image
+                message.decode()
+                return _unencoded_text([(0, message)])
+            return None
+        case _:
+            return _unencoded_text([(0, message)])
+
+
+def _unencoded_text(raw_lines: Sequence[tuple[int, bytes]]) -> EditableText:
+    """A text on one line or several, each with its byte offset in the message."""
+    offsets = [offset for offset, _ in raw_lines]
+    lines = [_decode_utf8(line) for _, line in raw_lines]
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+
+    def byte_edit(change: TextChange) -> ByteEdit:
+        # A change never spans lines, because no JSON string does.
+        index = bisect_right(starts, change.begin) - 1
+        begin, end = (
+            offsets[index] + len(_encode_utf8(lines[index][: position - starts[index]]))
+            for position in (change.begin, change.end)
+        )
+        return ByteEdit(begin, end, _encode_utf8(change.replacement))
+
+    return EditableText("\n".join(lines), lambda changes: list(map(byte_edit, changes)))
+
+
+def _frame_text(frame: bytes) -> EditableText | None:
+    """The payload of an event stream frame, or the text that is in it in base64."""
+    prelude = frame[: eventstream.PRELUDE_BYTES]
+    if len(prelude) < eventstream.PRELUDE_BYTES or eventstream.frame_size(prelude) is None:
+        return None
+    span = eventstream.payload_span(frame)
+    if span is None:
+        return None
+    payload = _unencoded_text([(span[0], frame[slice(*span)])])
+
+    def payload_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """The edits of the payload, with those of lengths and checksums."""
+        return message_edits.with_envelope_edits(frame, payload.to_byte_edits(changes))
+
+    strings = json_strings(payload.text) if f'"{_BASE64_MEMBER}"' in payload.text else ()
+    encoded = next((string for string in strings if string.member == _BASE64_MEMBER), None)
+    if encoded is None:
+        return EditableText(payload.text, payload_edits)
+    try:
+        text = _decode_utf8(b64decode(encoded.value, validate=True))
+    except ValueError:
+        return EditableText(payload.text, payload_edits)
+
+    def base64_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """One edit that replaces all of the base64, with those of lengths and checksums."""
+        pieces: list[str] = []
+        offset = 0
+        for change in changes:
+            pieces += [text[offset : change.begin], change.replacement]
+            offset = change.end
+        data = _encode_utf8("".join([*pieces, text[offset:]]))
+        whole_change = TextChange(0, len(encoded.value), b64encode(data).decode())
+        return payload_edits(encoded.to_source_changes([whole_change]))
+
+    return EditableText(text, base64_edits)
+
+
+def _decode_utf8(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _encode_utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
 
 _ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
 _MAX_JSON_DEPTH: Final = 3
@@ -176,6 +366,7 @@ def _changes_by_message(
     """The changes of each message's text, by the message's index; and the number of values."""
     changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
     pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
+    documents: dict[int, str] = {}
     for number, editable in enumerate(texts):
         if editable is None:
             continue
@@ -191,58 +382,45 @@ def _changes_by_message(
                 )
             ]
             continue
+        documents[number] = editable.text
         kind = body.get("type") if isinstance(body, dict) else ""
         keyed_texts = _keyed_texts(body, (kind if isinstance(kind, str) else "",))
         for place, (key, text) in enumerate(keyed_texts):
             pieces_by_field[key].append(FieldPiece(number, place, text))
     count = sum(map(len, changes_by_message.values()))
-    changes_by_piece: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(
+    piece_changes: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for key, pieces in pieces_by_field.items():
         for piece, change in _piece_changes(key, pieces, replacements):
-            changes_by_piece[piece.message_index][piece].append(change)
-    for number, changes in changes_by_piece.items():
-        changes_by_message[number] = _source_changes(texts[number], changes)
-        # Of a value that spans pieces, only the first one has a replacement.
-        count += sum(bool(change.replacement) for change in changes_by_message[number])
+            piece_changes[piece.message_index][piece].append(change)
+    for number, changes_by_piece in piece_changes.items():
+        strings = [
+            string for string in json_strings(documents[number]) if not string.is_member_name
+        ]
+        # A parser keeps only the last of two members with the same name: then the strings are not
+        # those that were parsed, and the message stays as it is.
+        if all(strings[piece.text_index].value == piece.text for piece in changes_by_piece):
+            for piece, changes in changes_by_piece.items():
+                changes_by_message[number] += strings[piece.text_index].to_source_changes(changes)
+                # Of a value that spans pieces, only the first one has a replacement.
+                count += sum(bool(change.replacement) for change in changes)
     return changes_by_message, count
-
-
-def _source_changes(
-    text: EditableText | None, changes_by_piece: Mapping[FieldPiece, list[TextChange]]
-) -> list[TextChange]:
-    """Translate changes of a document's strings to changes of its text.
-
-    Empty if its strings are not those that were parsed: a parser keeps only the last of two members
-    with the same name.
-    """
-    strings = [
-        string for string in json_strings(text.text if text else "") if not string.is_member_name
-    ]
-    if any(strings[piece.text_index].value != piece.text for piece in changes_by_piece):
-        return []
-    return [
-        change
-        for piece in sorted(changes_by_piece, key=lambda piece: piece.text_index)
-        for change in strings[piece.text_index].to_source_changes(changes_by_piece[piece])
-    ]
 
 
 def _keyed_texts(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
     """Every text of a message in order, with the key of the field that it is a piece of."""
     match value:
-        case str() if key[-1] == "text":
+        case str():
+            is_text = key[-1] == "text"
             yield (
                 tuple(
-                    text
-                    for text in key
-                    if not (isinstance(text, tuple) and text[0] == _CONTENT_BLOCK_INDEX)
+                    step
+                    for step in key
+                    if not (is_text and isinstance(step, tuple) and step[0] == _CONTENT_BLOCK_INDEX)
                 ),
                 value,
             )
-        case str():
-            yield key, value
         case dict():
             stream_ids = [
                 (name, item)

@@ -1,26 +1,45 @@
 """Generates a scenario from the recorded exchanges of one conversation, for editing.
 
-Recorded turns become responses, with the turn numbers of their requests.  Requests are hardly
-checked: only the tools that they offered are expected.  Failures recorded before a response precede
-it again.  Bytes and timings are not copied from the cassettes.
+Recorded turns become responses, in the simplest kind that fits, with the turn numbers of their
+requests.  Requests are hardly checked: only the tools that they offered are expected.  Failures
+recorded before a response precede it again.  Bytes and timings are not copied from the cassettes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Final
+
+import orjson
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import Dialect, lenient_json
+from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import retry_after_ms
-from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
-from llm_proxy.scenario.recorded.yaml_writing import literal_pattern, yaml_block
-from llm_proxy.turns import Failure, Json, Turn
+from llm_proxy.scenario.scripting import parse_finish_reason
+from llm_proxy.scenario.yaml_writing import literal_pattern, yaml_block
+from llm_proxy.turns import (
+    Failure,
+    Json,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+Fields = dict[str, Json]
 
 _FIRST_ERROR_STATUS: Final = 400
 """Responses with this status or above are errors."""
@@ -32,16 +51,6 @@ _RATE_LIMIT_STATUS: Final = 429
 _MAX_SHOWN_CHARS: Final = 80
 _MAX_PATTERN_CHARS: Final = 200
 """The most characters of a user text in a pattern."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioOptions:
-    """Options of the generated scenario."""
-
-    id: str = ""
-    """If empty, derived from dialect, model and key."""
-    expects_sampling: bool = False
-    """Whether requests must have the recorded temperature and top_p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +70,9 @@ class _DecodedExchange:
     """A cassette with its decoded request and turns."""
 
     cassette: Cassette
+    file: str
     conversation: Conversation
     response_turns: tuple[Turn, ...]
-
-    @property
-    def file(self) -> str:
-        return printable_excerpt(self.cassette.file, 500)
 
     @property
     def failure(self) -> Failure | None:
@@ -75,12 +81,14 @@ class _DecodedExchange:
 
 
 def generate_scenario(
-    cassettes: Sequence[Cassette], options: ScenarioOptions = ScenarioOptions()
+    cassettes: Sequence[Cassette], scenario_id: str = "", *, expects_sampling: bool = False
 ) -> GeneratedScenario:
     """Generate the scenario that reproduces these recordings of one conversation.
 
-    Raises `NotRepresentable`, with the file and a remedy, for a cassette that holds no turn, is
-    incomplete, or belongs to another conversation than the first.
+    Without an id it is derived from dialect, model and key.  With `expects_sampling` requests must
+    have the recorded temperature and top_p.  Raises `NotRepresentable`, with the file and a remedy,
+    for a cassette that holds no turn, is incomplete, or belongs to another conversation than the
+    first.
     """
     exchanges = sorted(
         map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded_at
@@ -90,19 +98,31 @@ def generate_scenario(
     attempts_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
     for number, exchange in zip(_turn_numbers(exchanges), exchanges, strict=True):
         attempts_by_turn[number].append(exchange)
-    _check_single_conversation(exchanges)
+    first, *others = [
+        exchange for exchange in exchanges if not exchange.conversation.previous_response_id
+    ]
+    for other in others:
+        if other.conversation.first_user_text != first.conversation.first_user_text:
+            raise NotRepresentable(
+                f"{first.file} and {other.file} are of two conversations, as their first user "
+                "texts say: make a scenario of each"
+            )
     notes: list[str] = []
     turns: dict[int, Json] = {}
     successes: list[_DecodedExchange] = []
     for number, attempts in sorted(attempts_by_turn.items()):
-        success = next((attempt for attempt in attempts if attempt.failure is None), None)
-        if success is None:
+        success_index = next(
+            (index for index, attempt in enumerate(attempts) if attempt.failure is None), None
+        )
+        if success_index is None:
             notes.append(
                 f"turn {number} is left out: {attempts[0].file} is a failure, as is all else"
             )
             continue
-        turns[number] = _scenario_turn(number, success, attempts, options, notes)
-        successes.append(success)
+        turns[number] = _scenario_turn(
+            number, attempts, success_index, notes, expects_sampling=expects_sampling
+        )
+        successes.append(attempts[success_index])
     if not turns:
         raise NotRepresentable(
             f"{exchanges[0].file} is a failure, and no answer was recorded after it: give one too"
@@ -110,7 +130,7 @@ def generate_scenario(
     missing = [str(number) for number in range(1, max(turns)) if number not in attempts_by_turn]
     if missing:
         notes.append(f"turn {', '.join(missing)} is in none of these cassettes")
-    return _assemble_scenario([*turns.values()], successes, options, notes)
+    return _assemble_scenario([*turns.values()], successes, scenario_id, notes)
 
 
 def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
@@ -123,7 +143,7 @@ def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
         raise NotRepresentable(f"{file} is {outcome}; played again it would seem whole")
-    return _DecodedExchange(cassette, conversation, turns)
+    return _DecodedExchange(cassette, file, conversation, turns)
 
 
 def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
@@ -154,47 +174,35 @@ def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
     return [turn_number(exchange, frozenset()) for exchange in exchanges]
 
 
-def _check_single_conversation(exchanges: Sequence[_DecodedExchange]) -> None:
-    """Raise `NotRepresentable` if these are several conversations."""
-    first, *others = [
-        exchange for exchange in exchanges if not exchange.conversation.previous_response_id
-    ]
-    for other in others:
-        if other.conversation.first_user_text != first.conversation.first_user_text:
-            raise NotRepresentable(
-                f"{first.file} and {other.file} are of two conversations, as their first user "
-                "texts say: make a scenario of each"
-            )
-
-
 def _scenario_turn(
     number: int,
-    success: _DecodedExchange,
     attempts: Sequence[_DecodedExchange],
-    options: ScenarioOptions,
+    success_index: int,
     notes: list[str],
+    *,
+    expects_sampling: bool,
 ) -> Fields:
     """The turn of the first successful attempt, with the failures before it."""
-    success_index = attempts.index(success)
+    success = attempts[success_index]
     notes += (
         f"{attempt.file} is turn {number} again, and left out"
         for attempt in attempts[success_index + 1 :]
     )
-    response, omitted = response_fields(
+    response, omitted = _response_fields(
         success.response_turns[0], cassette_dialect(success.cassette)
     )
     turn_count = len(success.response_turns)
     if turn_count > 1:
-        omitted = (*omitted, f"{turn_count - 1} of {turn_count} choices")
+        omitted.append(f"{turn_count - 1} of {turn_count} choices")
     if omitted:
         notes.append(f"turn {number} does not say: {printable_excerpt('; '.join(omitted), 500)}")
     conversation = success.conversation
     fields: Fields = {"turn": number}
     if tools := [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]:
         fields["expected_tools"] = [*tools]
-    if options.expects_sampling and conversation.temperature is not None:
+    if expects_sampling and conversation.temperature is not None:
         fields["expected_temperature"] = conversation.temperature
-    if options.expects_sampling and conversation.top_p is not None:
+    if expects_sampling and conversation.top_p is not None:
         fields["expected_top_p"] = conversation.top_p
     if failures := [_failure_fields(attempt) for attempt in attempts[:success_index]]:
         if any(failure != failures[-1] for failure in failures):
@@ -224,10 +232,128 @@ def _failure_fields(exchange: _DecodedExchange) -> Fields:
     return fields
 
 
+def _response_fields(turn: Turn, dialect: Dialect) -> tuple[Fields, list[str]]:
+    """The `response` of a scenario turn, and a text for each part that it omits."""
+    losses: list[str] = []
+    parts = tuple(_representable_parts(turn.parts, losses))
+    response = _simple_response(parts, dialect, losses) or {
+        "kind": "parts",
+        "parts": [_part_fields(part, dialect, losses) for part in parts],
+    }
+    default_finish, _ = parse_finish_reason("", parts)
+    if turn.finish is not None and turn.finish is not default_finish:
+        candidates = filter(None, (turn.finish_raw, turn.finish.value))
+        response["finish_reason"] = next(
+            (text for text in candidates if parse_finish_reason(text, ())[0] is turn.finish),
+            turn.finish_raw or turn.finish.value,
+        )
+    # A total that is the sum of the others is left out.
+    counts = {} if turn.usage is None else asdict(turn.usage)
+    if counts and counts["total"] == (counts["input"] or 0) + (counts["output"] or 0):
+        del counts["total"]
+    if usage := {name: count for name, count in counts.items() if count is not None and count >= 0}:
+        response["usage"] = usage
+    return response, list(dict.fromkeys(losses))
+
+
+def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[Part]:
+    answered_ids = {part.call_id for part in parts if isinstance(part, ToolResult)}
+    for part in parts:
+        match part:
+            case Media():
+                losses.append(part.media_type or "media")
+            case ToolResult():
+                losses.append("what the provider's own tools gave")
+            case ToolCall() if part.id in answered_ids or is_provider_tool_call(part):
+                losses.append(f"the provider's own tool {part.name}")
+            case Text(text="") | Refusal(text=""):
+                pass
+            case _:
+                yield part
+
+
+def _simple_response(parts: Sequence[Part], dialect: Dialect, losses: list[str]) -> Fields:
+    """A response of kind text or tool-call; empty if the parts need kind parts."""
+    reasoning = [part for part in parts if isinstance(part, Reasoning)]
+    others = [part for part in parts if not isinstance(part, Reasoning)]
+    if list(parts) != [*reasoning, *others]:
+        return {}
+    response: Fields = {"kind": "text"}
+    if reasoning:
+        response["reasoning"] = [_reasoning_fields(part, dialect) for part in reasoning]
+    match others:
+        case []:
+            return response | {"assistant_text": ""}
+        case [Text(text=text)]:
+            return response | {"assistant_text": text}
+        case [*_, ToolCall()] if all(isinstance(part, Text | ToolCall) for part in others):
+            response["kind"] = "tool-call"
+        case _:
+            return {}
+    if any(isinstance(one, Text) and isinstance(other, Text) for one, other in pairwise(others)):
+        return {}  # at most one text may precede each call
+    if isinstance(leading := others[0], Text) and leading.text:
+        response["assistant_text"] = leading.text
+        del others[0]
+    calls: list[Json] = []
+    text_before: Fields = {}
+    for part in others:
+        if isinstance(part, Text):
+            text_before = {"assistant_text": part.text}
+        elif isinstance(part, ToolCall):
+            calls.append(text_before | _call_fields(part, len(calls) + 1, losses))
+            text_before = {}
+    return response | {"tool_calls": calls}
+
+
+def _call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
+    """A call; its id only if it is not the default `call-N`."""
+    call_fields: Fields = {"tool_name": call.name}
+    if call.id and call.id != f"call-{number}":
+        call_fields["call_id"] = call.id
+    return call_fields | {"arguments": _arguments(call, losses)}
+
+
+def _arguments(call: ToolCall, losses: list[str]) -> Fields:
+    with suppress(ValueError, orjson.JSONEncodeError):  # they are named as a loss below
+        value = lenient_json.parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
+        # A scenario holds neither NaN nor integers beyond 64 bits.
+        if isinstance(value, dict) and orjson.loads(orjson.dumps(value)) == value:
+            return value
+    if dict(call.metadata).get("type") in ("custom", "custom_tool_call"):
+        losses.append(f"that {call.name} takes plain text: it stands as the input of an object")
+        return {"input": call.arguments}
+    losses.append(f"the arguments of {call.name}, which are no JSON object that a scenario holds")
+    return {}
+
+
+def _part_fields(part: Part, dialect: Dialect, losses: list[str]) -> Fields:
+    """A part of a response of kind parts."""
+    match part:
+        case Reasoning():
+            return {"part": "reasoning", **_reasoning_fields(part, dialect)}
+        case Refusal(text=text):
+            return {"part": "refusal", "text": text}
+        case ToolCall():
+            return {"part": "tool-call", **_call_fields(part, 0, losses)}
+        case Text(text=text):
+            return {"part": "text", "text": text}
+        case _:
+            raise AssertionError(f"{type(part).__name__} was left out before")
+
+
+def _reasoning_fields(part: Reasoning, dialect: Dialect) -> Fields:
+    names = dialect.metadata_names
+    metadata_values = {names.signature_name: part.signature, names.redacted_name: part.redacted}
+    metadata: Fields = {name: value for name, value in metadata_values.items() if value}
+    reasoning: Fields = {"text": part.text} if part.text or not metadata else {}
+    return reasoning | ({"provider_metadata": {names.written_key: metadata}} if metadata else {})
+
+
 def _assemble_scenario(
     turns: list[Json],
     exchanges: Sequence[_DecodedExchange],
-    options: ScenarioOptions,
+    scenario_id: str,
     notes: list[str],
 ) -> GeneratedScenario:
     first = exchanges[0]
@@ -235,7 +361,7 @@ def _assemble_scenario(
     words = f"{meta.dialect} {meta.model} {meta.key[:8]}".lower()
     user_lines = first.conversation.first_user_text.strip().splitlines()
     fields: Fields = {
-        "id": options.id or re.sub(r"[^a-z0-9]+", "-", words).strip("-"),
+        "id": scenario_id or re.sub(r"[^a-z0-9]+", "-", words).strip("-"),
         "description": printable_excerpt(user_lines[0].strip(), _MAX_SHOWN_CHARS)
         if user_lines
         else "A recorded conversation.",

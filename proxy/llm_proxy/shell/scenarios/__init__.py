@@ -1,1 +1,0 @@
-"""Scenario files on disk: found, read, and reloaded when they change."""
