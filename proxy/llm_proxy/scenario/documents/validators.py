@@ -1,6 +1,6 @@
 """Validators for rules that types cannot express.
 
-A validator takes a struct and yields its findings.
+Some rules hold for structs with mistakes too, and so take the valid members of an object.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from llm_proxy.scenario.documents.document import (
     MockSpec,
     PartsResponse,
     ReActResponse,
-    ReasoningPartSpec,
     ReasoningSpec,
     Scenario,
     ScenarioMatch,
@@ -70,8 +69,46 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
         yield from _check_turn_numbers(members, is_complete=struct is not None)
     if struct_type in (Scenario, ScenarioTurn, FaultRulesFile):
         yield from _check_fault_rules(members, is_in_scenario=struct_type is not FaultRulesFile)
-    for check in _CHECKS_BY_STRUCT.get(type(struct), ()):
-        yield from check(struct)
+    match struct:
+        case Scenario():
+            if struct.id != struct.id.strip():
+                yield StructFinding(
+                    ("id",),
+                    "the id has blanks around it, so no message can name it: the blanks around a "
+                    "message do not count; take them away",
+                )
+            yield from _check_pace(struct.pace)
+            if struct.templates:
+                yield from _check_templates(struct)
+        case ScenarioTurn():
+            yield from _check_failure(struct)
+            yield from _check_pace(struct.pace)
+        case ScenarioMatch():
+            yield from _check_regex("user", struct.user)
+            yield from _check_regex("system", struct.system)
+            if struct.json:
+                yield from _check_json_paths(struct.json)
+        case ValueCondition():
+            yield from _check_regex("matches", struct.matches)
+        case ToolCallsResponse():
+            yield from _check_call_ids("tool_calls", struct.tool_calls)
+        case PartsResponse():
+            yield from _check_call_ids("parts", struct.parts)
+        case ReActResponse(action="", final_answer=""):
+            message = "the answer does nothing: give it an action, or a final_answer"
+            yield StructFinding((), message)
+        case ReasoningSpec():
+            yield from _check_signature(struct)
+        case ChunkSpec():
+            yield from _check_span("delay_ms", struct.delay_ms)
+        case MockSpec():
+            for name in ("thinking_ms", "delay_ms", "chunk_delay_ms"):
+                yield from _check_span(name, getattr(struct, name))
+            if struct.thinking_ms is not UNSET and struct.delay_ms is not UNSET:
+                message = "this is the old name of thinking_ms, which is given too and wins"
+                yield StructFinding(("delay_ms",), message, "warning")
+        case _:
+            pass
 
 
 def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _Findings:
@@ -121,26 +158,15 @@ def _check_fault_rules(members: Mapping[str, Node], *, is_in_scenario: bool) -> 
                 )
 
 
-def _check_id(scenario: Scenario) -> _Findings:
-    if scenario.id != scenario.id.strip():
-        yield StructFinding(
-            ("id",),
-            "the id has blanks around it, so no message can name it: the blanks around a message "
-            "do not count; take them away",
-        )
-
-
-def _check_pace(struct: Scenario | ScenarioTurn) -> _Findings:
-    if struct.pace.strip():
+def _check_pace(pace: str) -> _Findings:
+    if pace.strip():
         try:
-            parse_pace(struct.pace)
+            parse_pace(pace)
         except UsageError as error:
             yield StructFinding(("pace",), str(error))
 
 
 def _check_templates(scenario: Scenario) -> _Findings:
-    if not scenario.templates:
-        return
     from llm_proxy.scenario.generation import templates  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
 
     for index, step in enumerate(scenario.turns):
@@ -188,14 +214,10 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
             yield StructFinding((name,), message, "warning")
 
 
-def _check_match(match: ScenarioMatch) -> _Findings:
-    yield from _check_regex(("user",), match.user)
-    yield from _check_regex(("system",), match.system)
-    if not match.json:
-        return
+def _check_json_paths(paths: Iterable[str]) -> _Findings:
     from llm_proxy import json_paths  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
 
-    for path in match.json:
+    for path in paths:
         try:
             json_paths.compile_path(path)
         except ValueError as error:
@@ -206,14 +228,14 @@ def _check_match(match: ScenarioMatch) -> _Findings:
             )
 
 
-def _check_regex(path: tuple[str, ...], pattern: str) -> _Findings:
+def _check_regex(field: str, pattern: str) -> _Findings:
     if not pattern:
         return
     import regex  # noqa: PLC0415 # few documents need it
 
     counts = (int(value) for value in _MAX_REPEAT.findall(pattern))
     if prod(max(1, count) for count in counts) > _MAX_COPIES:  # `regex` copies a counted part
-        yield StructFinding(path, "this regular expression is too large: make its {…} smaller")
+        yield StructFinding((field,), "this regular expression is too large: make its {…} smaller")
         return
     try:
         with warnings.catch_warnings():
@@ -221,20 +243,15 @@ def _check_regex(path: tuple[str, ...], pattern: str) -> _Findings:
             regex.compile(pattern)
     except regex.error as error:
         yield StructFinding(
-            path,
+            (field,),
             f"this is no regular expression: {error}; \\ before a character takes it as it is",
         )
     except (OverflowError, RecursionError):
-        yield StructFinding(path, "this regular expression is too large")
+        yield StructFinding((field,), "this regular expression is too large")
 
 
-def _check_call_ids(response: ToolCallsResponse | PartsResponse) -> _Findings:
+def _check_call_ids(field: str, items: Iterable[object]) -> _Findings:
     """Find repeated ids; a call without an id has the id `call-N` by its position."""
-    field, items = (
-        ("tool_calls", response.tool_calls)
-        if isinstance(response, ToolCallsResponse)
-        else ("parts", response.parts)
-    )
     seen: set[str] = set()
     for index, call in enumerate(items):
         if not isinstance(call, ToolCallSpec | ToolCallPartSpec):
@@ -248,11 +265,6 @@ def _check_call_ids(response: ToolCallsResponse | PartsResponse) -> _Findings:
                 "warning",
             )
         seen.add(call_id)
-
-
-def _check_react(response: ReActResponse) -> _Findings:
-    if not response.action and not response.final_answer:
-        yield StructFinding((), "the answer does nothing: give it an action, or a final_answer")
 
 
 def _check_signature(reasoning: ReasoningSpec) -> _Findings:
@@ -271,33 +283,10 @@ def _check_signature(reasoning: ReasoningSpec) -> _Findings:
                 )
 
 
-def _check_spans(struct: ChunkSpec | MockSpec) -> _Findings:
-    """Find spans `[least, most]` in the wrong order."""
-    for name in ("thinking_ms", "delay_ms", "chunk_delay_ms"):
-        span = getattr(struct, name, None)
-        if isinstance(span, tuple) and span[0] > span[1]:
-            low, high = (f"{number:g}" for number in span)
-            yield StructFinding(
-                (name,), f"the least, {low}, is more than the most, {high}: write [{high}, {low}]"
-            )
-
-
-def _check_thinking_time(mock: MockSpec) -> _Findings:
-    if mock.thinking_ms is not UNSET and mock.delay_ms is not UNSET:
-        message = "this is the old name of thinking_ms, which is given too and wins"
-        yield StructFinding(("delay_ms",), message, "warning")
-
-
-_CHECKS_BY_STRUCT: Final[Mapping[type, tuple[Callable[[Any], _Findings], ...]]] = {
-    Scenario: (_check_id, _check_pace, _check_templates),
-    ScenarioTurn: (_check_failure, _check_pace),
-    ScenarioMatch: (_check_match,),
-    ValueCondition: (lambda condition: _check_regex(("matches",), condition.matches),),
-    ToolCallsResponse: (_check_call_ids,),
-    PartsResponse: (_check_call_ids,),
-    ReActResponse: (_check_react,),
-    ReasoningSpec: (_check_signature,),
-    ReasoningPartSpec: (_check_signature,),
-    ChunkSpec: (_check_spans,),
-    MockSpec: (_check_spans, _check_thinking_time),
-}
+def _check_span(name: str, span: object) -> _Findings:
+    """Find a span `[least, most]` in the wrong order."""
+    if isinstance(span, tuple) and span[0] > span[1]:
+        low, high = (f"{number:g}" for number in span)
+        yield StructFinding(
+            (name,), f"the least, {low}, is more than the most, {high}: write [{high}, {low}]"
+        )

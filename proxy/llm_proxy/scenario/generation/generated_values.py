@@ -68,7 +68,15 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
     try:
         if not fixed_fields:
             return _make_valid_value(schema, schema, seed, MAX_STEPS)
-        value = _make_with_fixed_members(dict(fixed_fields), schema, seed)
+        # A value that is valid with the fixed members; failing that, one that is valid alone.
+        consts: dict[str, Json] = {name: {"const": value} for name, value in fixed_fields.items()}
+        schema_with_fixed: Json = {
+            "allOf": [schema, {"properties": consts, "required": list(fixed_fields)}]
+        }
+        try:
+            value = _make_valid_value(schema_with_fixed, schema, seed, MAX_STEPS // 2)
+        except (NoValueFound, SchemaTooExpensive):
+            value = _make_valid_value(schema, schema, seed, MAX_STEPS // 2)
     except NoValueFound as error:
         path, reason = error.path or "$", error.reason
     except SchemaTooExpensive as error:
@@ -86,18 +94,6 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
         f"no value can be made up at {path}: {reason}; write it in the scenario, or give the "
         "schema an example"
     )
-
-
-def _make_with_fixed_members(fixed_members: dict[str, Json], schema: Json, seed: str) -> Json:
-    """A value that is valid with the fixed members; failing that, one that is valid alone."""
-    consts: dict[str, Json] = {name: {"const": value} for name, value in fixed_members.items()}
-    schema_with_fixed: Json = {
-        "allOf": [schema, {"properties": consts, "required": list(fixed_members)}]
-    }
-    try:
-        return _make_valid_value(schema_with_fixed, schema, seed, MAX_STEPS // 2)
-    except (NoValueFound, SchemaTooExpensive):
-        return _make_valid_value(schema, schema, seed, MAX_STEPS // 2)
 
 
 def _make_valid_value(schema: Json, root: Json, seed: str, steps: int) -> Json:

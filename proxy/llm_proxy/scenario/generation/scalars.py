@@ -186,40 +186,34 @@ def matches_anywhere(
     for alternative in alternatives:
         budget.spend(1 + len(text) // 10)
         starts = frozenset((0,)) if alternative.at_start else frozenset(range(len(text) + 1))
-        ends = _sequence_ends(alternative.body, text, starts, budget)
+        ends = _match_ends(alternative.body, text, starts, budget)
         if len(text) in ends if alternative.at_end else ends:
             return True
     return False
 
 
-def _sequence_ends(
+def _match_ends(
     nodes: Sequence[Node], text: str, starts: frozenset[int], budget: SchemaBudget
 ) -> frozenset[int]:
+    """Where a match of the nodes can end that begins at one of these positions."""
     for node in nodes:
-        starts = _match_ends(node, text, starts, budget)
+        budget.spend(1 + len(starts) // 2)
+        if not starts:
+            break
+        match node:
+            case CharacterClass(matches=matches):
+                starts = frozenset(
+                    position + 1
+                    for position in starts
+                    if position < len(text) and matches(text[position])
+                )
+            case Group(options=options):
+                starts = frozenset().union(
+                    *(_match_ends(option, text, starts, budget) for option in options)
+                )
+            case Repetition():
+                starts = _repetition_ends(node, text, starts, budget)
     return starts
-
-
-def _match_ends(
-    node: Node, text: str, starts: frozenset[int], budget: SchemaBudget
-) -> frozenset[int]:
-    """Where a match of the node can end that begins at one of these positions."""
-    budget.spend(1 + len(starts) // 2)
-    if not starts:
-        return starts
-    match node:
-        case CharacterClass(matches=matches):
-            return frozenset(
-                position + 1
-                for position in starts
-                if position < len(text) and matches(text[position])
-            )
-        case Group(options=options):
-            return frozenset().union(
-                *(_sequence_ends(option, text, starts, budget) for option in options)
-            )
-        case Repetition():
-            return _repetition_ends(node, text, starts, budget)
 
 
 def _repetition_ends(
@@ -233,7 +227,7 @@ def _repetition_ends(
             ends |= current
         if repeat_count == node.max_count:
             break
-        next_ends = _match_ends(node.inner, text, current, budget)
+        next_ends = _match_ends((node.inner,), text, current, budget)
         if next_ends == current:
             return frozenset(ends | current)
         if not next_ends or (is_enough and next_ends <= ends):
@@ -403,15 +397,12 @@ def is_valid_number(value: float, fields: Fields) -> bool:
         if bound is not None and not is_within(value, bound):
             return False
     divisor = _number(fields, "multipleOf")
-    return divisor is None or _is_multiple(value, divisor)
-
-
-def _is_multiple(value: float, divisor: float) -> bool:
-    """Whether the value is a multiple, by float division as clients do it."""
+    if divisor is None:
+        return True
     if divisor <= 0 or (isinstance(divisor, int) and isinstance(value, int)):
         return divisor > 0 and value % divisor == 0
     try:
-        quotient = value / divisor
+        quotient = value / divisor  # by float division, as clients do it
     except OverflowError:
         return Fraction(value) % Fraction(divisor) == 0
     return isfinite(quotient) and quotient.is_integer()
