@@ -191,15 +191,10 @@ MANNERS: Final = (
     ),
     *(
         Manner(
-            f"cohere {path} {'stream' if stream else 'whole'}",
-            json_request(path, stream=stream, **body),
+            f"cohere /v2/chat {'stream' if stream else 'whole'}",
+            json_request("/v2/chat", stream=stream, model="command-a"),
         )
-        for path, body in (("/v2/chat", {"model": "command-a"}), ("/v1/chat", {"message": "Hi"}))
         for stream in (True, False)
-    ),
-    Manner(
-        "cohere /v1/chat events",
-        json_request("/v1/chat", ("Accept", "text/event-stream"), stream=True, message="Hi"),
     ),
     Manner("openai-completions stream", _completion_request(stream=True)),
     Manner(

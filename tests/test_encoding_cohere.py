@@ -18,7 +18,6 @@ from cohere_streams import (
     MESSAGE_START,
     TEXT_STREAM,
     TOOLS_STREAM,
-    V1_STREAM,
     content_event,
     message_end_event,
     tool_call_event,
@@ -70,11 +69,10 @@ def encode_documents(turn: Turn, path: str = V2_CHAT, **body: Any) -> list[Any]:
     return response_documents(DIALECT.encode_response(chat_request(path, **body), [turn], CONTEXT))
 
 
-def decode_stream(body: bytes, codec: str = "sse") -> Turn:
-    request = chat_request(V2_CHAT if codec == "sse" else V1_CHAT, stream=True)
-    head = DIALECT.encode_response(request, [Turn(())], CONTEXT).head
+def decode_stream(body: bytes) -> Turn:
+    head = DIALECT.encode_response(chat_request(stream=True), [Turn(())], CONTEXT).head
     [turn] = DIALECT.decode_response(
-        DialectResponse(head, codec, framing.split_messages(codec, body))
+        DialectResponse(head, "sse", framing.split_messages("sse", body))
     )
     return turn
 
@@ -245,140 +243,35 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
     assert response.framed_messages[-1] == DONE_EVENT
 
 
-def test_v1_chat_streams_lines_and_the_last_repeats_the_whole() -> None:
-    turn = replace(decode_stream(V1_STREAM, "ndjson"), usage=Usage(69, 2))
-    context = replace(ENCODE_CONTEXT, split_text=lambda _: ["Hel", "lo"])
-
-    response = DIALECT.encode_response(chat_request(V1_CHAT, stream=True), [turn], context)
-
-    history = {"role": "CHATBOT", "message": "Hello"}
-    expected = V1_STREAM.decode().replace(
-        '"USER","message":"Hi"}]', f'"USER","message":"Hi"}},{json.dumps(history)}]'
-    )
-    assert response_documents(response) == [
-        json.loads(splitline) for splitline in expected.splitlines()
-    ]
-    assert response.codec_name == "ndjson"
-    assert response.head.headers[0] == ("Content-Type", "application/stream+json")
-    whole = DIALECT.encode_response(chat_request(V1_CHAT), [turn], context)
-    assert response_documents(whole) == [response_documents(response)[-1]["response"]]
-
-
-def test_v1_chat_comes_as_server_sent_events_if_accepted() -> None:
-    request = json_request(V1_CHAT, ("Accepts", "text/event-stream"), stream=True, message="Hi")
-
-    response = DIALECT.encode_response(request, [Turn((Text("Hello"),))], CONTEXT)
-
-    assert response.framed_messages[0].startswith(b"event: stream-start\ndata: {")
-    assert response.head.headers[0] == ("Content-Type", "text/event-stream")
-    assert DIALECT.completeness(response).is_complete
-
-
-def test_v1_chat_streams_calls_in_pieces_and_then_whole() -> None:
-    calls = (ToolCall("a", "f", '{"city": "Rome"}'), ToolCall("b", "g", ""))
-    whole = [{"name": "f", "parameters": {"city": "Rome"}}, {"name": "g", "parameters": {}}]
-
-    start, *events, end = encode_documents(Turn((Text("I look."), *calls)), V1_CHAT, stream=True)
-
-    assert start["event_type"] == "stream-start"
-    kinds = [item["event_type"] for item in events]
-    assert kinds == ["text-generation", *["tool-calls-chunk"] * 4, "tool-calls-generation"]
-    assert events[1]["tool_call_delta"] == {"name": "f", "index": 0}
-    assert events[2]["tool_call_delta"] == {"index": 0, "parameters": '{"city":"Rome"}'}
-    assert (events[-1]["text"], events[-1]["tool_calls"]) == ("I look.", whole)
-    assert (end["finish_reason"], end["response"]["tool_calls"]) == ("COMPLETE", whole)
-    assert end["response"]["chat_history"][-1]["tool_calls"] == whole
-
-
-def test_v1_chat_sends_named_documents_first() -> None:
-    known: Json = [{"id": "d0", "title": "Facts", "snippet": "A gem."}]
-    cited = (
-        Citation(title="Facts", quoted="A gem.", span=(0, 4), metadata=(("source", "d0"),)),
-        Citation(url="https://a.example", span=(0, 4)),
-        Citation(title="Other", span=(8, 12), metadata=(("source", "d0"),)),
-        Citation(span=(8, 12), metadata=(("source", "d0"),)),
-        Citation(span=(5, 7)),
-    )
-    turn = Turn((Text("Ruby is Ruby", citations=cited),), metadata=(("documents", known),))
-
-    _, results, *_, citations, end = encode_documents(turn, V1_CHAT, stream=True)
-
-    assert results["event_type"] == "search-results"
-    documents = results["documents"]
-    assert documents == end["response"]["documents"]
-    assert [document["id"] for document in documents] == ["d0", "doc_0", "doc_1"]
-    assert documents[1:] == [
-        {"id": "doc_0", "url": "https://a.example"},
-        {"id": "doc_1", "title": "Other"},
-    ]
-    assert [
-        (citation["text"], citation["document_ids"]) for citation in citations["citations"]
-    ] == [
-        ("Ruby", ["d0", "doc_0"]),
-        ("Ruby", ["doc_1", "d0"]),
-        ("is", []),
-    ]
-
-
-def test_v1_chat_sends_its_search_queries() -> None:
-    queries: Json = [{"text": "ruby", "generation_id": "g"}]
-    metadata = (("search_queries", queries), ("is_search_required", True))
-
-    _, searched, *_, end = encode_documents(Turn((), metadata=metadata), V1_CHAT, stream=True)
-
-    assert searched == {
-        "is_finished": False,
-        "event_type": "search-queries-generation",
-        "search_queries": queries,
-    }
-    assert end["response"]["is_search_required"] is True
-
-
-def test_v1_chat_returns_the_chat_history() -> None:
-    before = [{"role": "SYSTEM", "message": "Be brief."}]
-
-    [document] = encode_documents(Turn((Text("Hello"),)), V1_CHAT, chat_history=before)
-
-    assert document["chat_history"] == [
-        *before,
-        {"role": "USER", "message": "Hi"},
-        {"role": "CHATBOT", "message": "Hello"},
-    ]
-
-
-@pytest.mark.parametrize("path", [V2_CHAT, V1_CHAT])
 @pytest.mark.parametrize(
-    ("finish", "v2_reason", "v1_reason"),
+    ("finish", "reason"),
     [
-        (FinishReason.STOP, "COMPLETE", "COMPLETE"),
-        (FinishReason.STOP_SEQUENCE, "STOP_SEQUENCE", "STOP_SEQUENCE"),
-        (FinishReason.LENGTH, "MAX_TOKENS", "MAX_TOKENS"),
-        (FinishReason.TOOL_CALLS, "TOOL_CALL", "COMPLETE"),
-        (FinishReason.CONTENT_FILTER, "ERROR", "ERROR_TOXIC"),
-        (FinishReason.REFUSAL, "ERROR", "ERROR_TOXIC"),
-        (FinishReason.CONTEXT_FULL, "MAX_TOKENS", "ERROR_LIMIT"),
-        (FinishReason.ERROR, "ERROR", "ERROR"),
-        (FinishReason.PAUSED, "COMPLETE", "COMPLETE"),
+        (FinishReason.STOP, "COMPLETE"),
+        (FinishReason.STOP_SEQUENCE, "STOP_SEQUENCE"),
+        (FinishReason.LENGTH, "MAX_TOKENS"),
+        (FinishReason.TOOL_CALLS, "TOOL_CALL"),
+        (FinishReason.CONTENT_FILTER, "ERROR"),
+        (FinishReason.REFUSAL, "ERROR"),
+        (FinishReason.CONTEXT_FULL, "MAX_TOKENS"),
+        (FinishReason.ERROR, "ERROR"),
+        (FinishReason.PAUSED, "COMPLETE"),
     ],
 )
-def test_each_finish_has_a_finish_reason(
-    path: str, finish: FinishReason, v2_reason: str, v1_reason: str
-) -> None:
-    [document] = encode_documents(Turn((Text("a"),), finish), path)
+def test_each_finish_has_a_finish_reason(finish: FinishReason, reason: str) -> None:
+    [document] = encode_documents(Turn((Text("a"),), finish))
 
-    assert document["finish_reason"] == (v2_reason if path == V2_CHAT else v1_reason)
+    assert document["finish_reason"] == reason
 
 
 @pytest.mark.parametrize(
     ("turn", "path", "error"),
     [
         (Turn((Media("image/png", base64="AAAA"),)), V2_CHAT, "media"),
-        (Turn((Media("image/png", base64="AAAA"),)), V1_CHAT, "media"),
-        (Turn((ToolCall("", "f", '{"a":'),)), V1_CHAT, "the arguments of a call"),
-        (Turn((Text("Hello"),)), "/v1/generate", "no turn on /v1/generate"),
+        (Turn((Text("Hello"),)), V1_CHAT, "no turn on /v1/chat, only on /v2/chat"),
+        (Turn((Text("Hello"),)), "/v1/generate", "no turn on /v1/generate, only on /v2/chat"),
         (Turn((Text("Hello"),)), "/v2/embed", "no turn on /v2/embed"),
     ],
-    ids=["an image", "an image of old", "broken JSON", "a completion", "embeddings"],
+    ids=["an image", "a chat of old", "a completion", "embeddings"],
 )
 def test_what_is_not_representable_is_refused(turn: Turn, path: str, error: str) -> None:
     with pytest.raises(NotRepresentable, match=error):
@@ -406,7 +299,6 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
         "finish refusal (told as ERROR, which means error)",
         "usage total",
     )
-    assert "reasoning" in DIALECT.representable_turns(chat_request(V1_CHAT), [turn], CONTEXT).losses
 
 
 @pytest.mark.parametrize(
@@ -448,10 +340,9 @@ def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
         (Failure("x", "server_error", "busy"), 500),
     ],
 )
-@pytest.mark.parametrize("path", [V2_CHAT, V1_CHAT])
-def test_a_failure_becomes_an_http_error(path: str, failure: Failure, status: int) -> None:
+def test_a_failure_becomes_an_http_error(failure: Failure, status: int) -> None:
     response = DIALECT.encode_response(
-        chat_request(path), [Turn((Text("a"),), failure=failure)], CONTEXT
+        chat_request(), [Turn((Text("a"),), failure=failure)], CONTEXT
     )
 
     assert response.head.status == status
@@ -633,36 +524,26 @@ CITATIONS = st.builds(
 )
 TEXTS = st.builds(Text, st.sampled_from(["", "abc"]), st.lists(CITATIONS, max_size=4).map(tuple))
 PLANS = st.builds(Reasoning, SHORT_TEXTS, metadata=st.sampled_from([PLAN_METADATA, ()]))
-DOCUMENTS = st.lists(
-    st.fixed_dictionaries(
-        {"id": NAMES | st.integers(0, 1), "snippet": SHORT_TEXTS, "url": SHORT_TEXTS}
-    )
-    | st.just(7),
-    max_size=3,
-)
 PLAN_CITATIONS = st.lists(
     st.fixed_dictionaries({"type": st.sampled_from(["PLAN", "", 7]), "text": SHORT_TEXTS}),
     max_size=2,
 )
 TURNS = st.builds(
-    lambda parts, documents, elsewhere, failure: Turn(
+    lambda parts, elsewhere, failure: Turn(
         tuple(parts),
         failure=failure,
-        metadata=(("documents", documents), ("citations", elsewhere), ("billed_units", 7)),
+        metadata=(("citations", elsewhere), ("billed_units", 7)),
     ),
     st.lists(TEXTS | PLANS | st.just(ToolCall("", "f", "{}")), max_size=5),
-    DOCUMENTS,
     PLAN_CITATIONS,
     st.none() | st.just(Failure("busy", "BUSY")),
 )
 
 
-@given(TURNS, st.sampled_from([V2_CHAT, V1_CHAT]), st.booleans())
-def test_any_plans_citations_and_documents_decode_as_they_were_encoded(
-    turn: Turn, path: str, stream: bool
-) -> None:
+@given(TURNS, st.booleans())
+def test_any_plans_and_citations_decode_as_they_were_encoded(turn: Turn, stream: bool) -> None:
     assume(stream or turn.failure is None)
-    request = chat_request(path, stream=stream)
+    request = chat_request(stream=stream)
 
     converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
 
@@ -679,7 +560,7 @@ NOT_ENCODABLE_BY_ROW = {
     "25bc6fa7337466f1": "no turn on /v1/generate",
     "04a4871ad0942d40": "no turn on /v2/embed",
 }
-"""Rows that cannot be encoded: a completion, which Cohere no longer has, and an HTTP error."""
+"""Rows that cannot be encoded, but for chats of version 1: a completion and an HTTP error."""
 
 CHANGED_ROWS = {
     "7828c10ab59cd82e": "arguments of nothing are {}",
@@ -698,8 +579,11 @@ def test_every_recorded_answer_round_trips() -> None:
         if row.provider != "cohere":
             continue
         turns = _turns(row)
-        if row.id in NOT_ENCODABLE_BY_ROW:
-            with pytest.raises(NotRepresentable, match=NOT_ENCODABLE_BY_ROW[row.id]):
+        error = NOT_ENCODABLE_BY_ROW.get(row.id)
+        if turns and row.request.path.endswith(V1_CHAT):
+            error = "no turn on /v1/chat, only on /v2/chat"
+        if error:
+            with pytest.raises(NotRepresentable, match=error):
                 DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
         elif turns:
             request = replace(row.request, body=row.request.body or b'{"stream": true}')
@@ -709,7 +593,7 @@ def test_every_recorded_answer_round_trips() -> None:
             response = DIALECT.encode_response(request, turns, ENCODE_CONTEXT)
             assert DIALECT.decode_response(response) == converted.turns, row.id
             encoded_count += 1
-    assert encoded_count == 85
+    assert encoded_count == 68
 
 
 def _turns(row: corpus.Row) -> tuple[Turn, ...]:

@@ -37,10 +37,7 @@ LABELS: Final = (
     "application/vnd.amazon.eventstream",
 )
 HELLO: Final = Turn((Text("Hello you there"),), finish=FinishReason.STOP)
-AMBIGUOUS: Final = {
-    ("cohere /v2/chat whole", "application/x-ndjson"),
-    ("cohere /v1/chat whole", "application/x-ndjson"),
-}
+AMBIGUOUS: Final = {("cohere /v2/chat whole", "application/x-ndjson")}
 """One line of JSON is a document and NDJSON: the label decides, and version 1 streams NDJSON."""
 
 LINES: Final = b'{"a":1}\n{"a":2}\n'

@@ -19,7 +19,7 @@ from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.anthropic import messages, request_decoder
 from llm_proxy.dialects.bedrock import converse, converse_request_decoder
 from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
-from llm_proxy.dialects.cohere.request_decoder import decode_v1_request
+from llm_proxy.dialects.cohere import chat_v1
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, object_fields
 from llm_proxy.dialects.openai import chat_messages
@@ -236,7 +236,7 @@ _ENTRY_BY_MODEL_PATTERN: Final[tuple[tuple[str, _Entry], ...]] = (
     (r"mistral\.(?:mistral-7b|mixtral|mistral-(?:small|large)-2402)",
      (_decode_prompt, _text_list_format("outputs"))),
     (r"mistral\.", (chat_messages.decode_request, _chat_format("stop_reason"))),
-    (r"cohere\.command-(?:r|a)", (decode_v1_request, _COMMAND_R)),
+    (r"cohere\.command-(?:r|a)", (chat_v1.decode_request, _COMMAND_R)),
     (r"cohere\.command", (_decode_prompt, None)),
     (r"deepseek\.r1", (_decode_prompt, _text_list_format("choices"))),
     (r"(?:ai21\.jamba|deepseek|google|minimax|moonshotai?|nvidia|openai|qwen|writer|zai)\b",

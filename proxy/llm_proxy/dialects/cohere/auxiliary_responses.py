@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from struct import pack
 from typing import Any, Final
 
-from llm_proxy.dialects import estimates_and_fakes, response_encoding
-from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.cohere import shared_format
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
@@ -26,13 +24,10 @@ from llm_proxy.dialects.lenient_json import (
     get_items,
     get_text,
     object_fields,
-    parse_object,
     str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.exchange import Request
-from llm_proxy.turns import Failure, Json
 
 _WORD: Final = re.compile(r"\w+")
 _CONTEXT_TOKENS: Final = 128_000
@@ -55,35 +50,42 @@ _PACKED_TOKEN_IDS: Final = range(
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def auxiliary_response(operation: str, request: Request, context: EncodeContext) -> DialectResponse:
-    """The response to an operation that is no chat, such as `v2/embed`; 501 for unknown ones."""
+def operation_result(operation: str, fields: Fields, context: EncodeContext) -> Document | None:
+    """The response to an operation that is no chat, such as `v2/embed`; None for unknown ones."""
     version, _, name = operation.partition("/")
-    if name not in _OPERATIONS:
-        return shared_format.error_response(
-            501, Failure(f"/{operation} is not answered here"), context
-        )
-    fields = parse_object(request.body)
-    document, billed_fields = _OPERATIONS[name](fields, version, context)
-    meta = {"api_version": {"version": version.removeprefix("v")}, **billed_fields}
-    return response_encoding.json_response(
-        {**document, "meta": meta}, shared_format.common_response_headers(context)
-    )
+    match name:
+        case "embed":
+            document = _embed_response_fields(fields, version)
+            tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
+            images = len(get_items(fields, "images"))
+            billed_units = {"input_tokens": tokens, **({"images": images} if images else {})}
+            document = {"id": context.fake_uuid("embeddings"), **document}
+        case "rerank":
+            document = {
+                "id": context.fake_uuid("ranks"),
+                "results": _ranked_documents(fields, version, context.seed),
+            }
+            billed_units = {"search_units": 1}
+        case "tokenize":
+            pieces = token_strings(get_text(fields, "text"))
+            document = {"tokens": list(map(token_id, pieces)), "token_strings": pieces}
+            billed_units = {}
+        case "detokenize":
+            numbers = map(first_integer, get_items(fields, "tokens"))
+            document = {"text": detokenize(-1 if number is None else number for number in numbers)}
+            billed_units = {}
+        case _:
+            return None
+    meta: Document = {"api_version": {"version": version.removeprefix("v")}}
+    if billed_units:
+        meta["billed_units"] = billed_units
+    return {**document, "meta": meta}
 
 
-def models_response(path: str, context: EncodeContext) -> DialectResponse:
-    """One model or the list of models; 404 for a model that is not listed."""
-    name = path.rpartition("/v1/models")[2].removeprefix("/")
-    if name and context.models and name not in context.models:
-        return shared_format.model_not_found_response(name, context)
-    document = (
-        _model_object(name)
-        if name
-        else {"models": [_model_object(model) for model in context.models]}
-    )
-    return response_encoding.json_response(document, shared_format.common_response_headers(context))
-
-
-def _model_object(name: str) -> Document:
+def models(name: str, context: EncodeContext) -> Document:
+    """The model of this name, or without a name the list of models."""
+    if not name:
+        return {"models": [models(model, context) for model in context.models]}
     return {
         "name": name,
         "is_deprecated": False,
@@ -96,30 +98,18 @@ def _model_object(name: str) -> Document:
     }
 
 
-OperationResult = tuple[Document, Document]
-"""The response document of an operation, and the billing fields of its `meta`."""
-
-
-def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
-    document = embed_response_fields(fields, version)
-    input_tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
-    images = len(get_items(fields, "images"))
-    billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
-    return {"id": context.fake_uuid("embeddings"), **document}, {"billed_units": billed_units}
-
-
-def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
+def _ranked_documents(fields: Fields, version: str, seed: str) -> list[Document]:
     """The documents, ranked by how many words they share with the query."""
-    query, documents = (
-        get_text(fields, "query"),
-        get_items(fields, "documents"),
-    )
-    texts = [_document_text(document) for document in documents]
-    scores = [_fake_relevance_score(context.seed, query, text) for text in texts]
+    query = get_text(fields, "query")
+    texts = [
+        value_as_text(object_fields(document).get("text") or document)
+        for document in get_items(fields, "documents")
+    ]
+    scores = [_fake_relevance_score(seed, query, text) for text in texts]
     ranked = sorted(range(len(texts)), key=lambda at: -scores[at])
     top_n = get_integer(fields, "top_n") or len(ranked)
     returns_documents = version == "v1" and fields.get("return_documents") is True
-    results = [
+    return [
         {
             "index": index,
             "relevance_score": scores[index],
@@ -127,13 +117,6 @@ def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> Oper
         }
         for index in ranked[: max(top_n, 0)]
     ]
-    billed_fields: Document = {"billed_units": {"search_units": 1}}
-    return {"id": context.fake_uuid("ranks"), "results": results}, billed_fields
-
-
-def _document_text(document: Json) -> str:
-    fields = object_fields(document)
-    return value_as_text(fields.get("text") or document)
 
 
 def _fake_relevance_score(seed: str, query: str, text: str) -> float:
@@ -145,31 +128,22 @@ def _fake_relevance_score(seed: str, query: str, text: str) -> float:
     return round((shared_count + tie_breaker) / (len(query_words) + 1), 8)
 
 
-def _tokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    pieces = token_strings(get_text(fields, "text"))
-    return {"tokens": list(map(token_id, pieces)), "token_strings": pieces}, {}
-
-
-def _detokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    token_ids = (first_integer(token) for token in get_items(fields, "tokens"))
-    return {"text": detokenize(-1 if number is None else number for number in token_ids)}, {}
-
-
-def embed_response_fields(fields: Fields, api_version: str) -> Document:
+def _embed_response_fields(fields: Fields, api_version: str) -> Document:
     """The response document: a fake vector for each input, in order, in each requested type.
 
     Version 1 has plain floats where no type is requested.
     """
+    model = get_text(fields, "model")
+    dimensions = get_integer(fields, "output_dimension") or next(
+        (size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS
+    )
     vectors = [
-        estimates_and_fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
-        for embedding_input in _embedding_inputs(fields)
+        estimates_and_fakes.fake_embedding(value_as_text(item), dimensions)
+        for name in ("texts", "images", "inputs")
+        for item in get_items(fields, name)
     ]
-    texts = [value_as_text(array_item) for array_item in get_items(fields, "texts")]
-    requested_types = [
-        embedding_type
-        for embedding_type in map(str_or_empty, get_items(fields, "embedding_types"))
-        if embedding_type
-    ]
+    texts = [*map(value_as_text, get_items(fields, "texts"))]
+    requested_types = [*filter(None, map(str_or_empty, get_items(fields, "embedding_types")))]
     if api_version == "v1" and not requested_types:
         return {"embeddings": vectors, "texts": texts, "response_type": "embeddings_floats"}
     by_type = {
@@ -178,18 +152,6 @@ def embed_response_fields(fields: Fields, api_version: str) -> Document:
         if embedding_type in _CONVERTERS_BY_TYPE
     }
     return {"embeddings": by_type, "texts": texts, "response_type": "embeddings_by_type"}
-
-
-def _embedding_inputs(fields: Fields) -> Iterator[str]:
-    for name in ("texts", "images", "inputs"):
-        yield from map(value_as_text, get_items(fields, name))
-
-
-def _requested_dimensions(fields: Fields) -> int:
-    if requested := get_integer(fields, "output_dimension"):
-        return requested
-    model = get_text(fields, "model")
-    return next((size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS)
 
 
 def _pack_sign_bits(numbers: Sequence[float]) -> list[int]:
@@ -246,11 +208,3 @@ def _string_of_token(token: int) -> str:
         return characters
     is_character = 0 <= token < _PACKED_OFFSET and not 0xD800 <= token < 0xE000  # surrogates
     return chr(token) if is_character else _UNKNOWN
-
-
-_OPERATIONS: Final[dict[str, Callable[[Fields, str, EncodeContext], OperationResult]]] = {
-    "embed": _embed_result,
-    "rerank": _rerank_result,
-    "tokenize": _tokenize_result,
-    "detokenize": _detokenize_result,
-}

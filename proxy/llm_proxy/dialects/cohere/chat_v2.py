@@ -1,4 +1,4 @@
-"""Decodes and encodes `/v2/chat` responses: a document, or events.
+"""Decodes and encodes `/v2/chat`: requests, and responses of a document or of events.
 
 Where a document has an array, an event has one object, and its index in a field of its own:
 
@@ -9,17 +9,19 @@ Where a document has an array, an event has one object, and its index in a field
 The events of a stream:
 
     message-start ( plan | content ( citation )* | tool-call )* ( citation )* message-end [DONE]
+
+Usage, citations and errors are decoded as `/v1/chat` has them, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from llm_proxy.dialects import response_encoding, turn_parts
-from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.cohere import shared_format
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import json_api, request_decoding, turn_parts, wire
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
@@ -27,16 +29,17 @@ from llm_proxy.dialects.lenient_json import (
     array_objects,
     first_integer,
     get_integer,
+    get_items,
     get_object,
     get_objects,
     get_string,
     get_text,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.dialects.wire import FinishReasons, WireFormat
-from llm_proxy.framing import sse
+from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -47,46 +50,110 @@ from llm_proxy.turns import (
     Reasoning,
     Text,
     ToolCall,
+    ToolResult,
     Turn,
     Usage,
 )
 
-_TOOL_PLAN_METADATA: Final[Metadata] = (("type", "tool_plan"),)
-"""The metadata that marks reasoning as a tool plan; thoughts have none."""
-
-_TEXT_CITATION_TYPES: Final = ("TEXT_CONTENT", "")
-"""Types of citations of the response text; others cite sources for the plan or the thoughts."""
-
-_CITATIONS: Final = "citations"
-_METADATA: Final = (*shared_format.USAGE_METADATA, *shared_format.TOKENS_METADATA, _CITATIONS)
-
-END_EVENT: Final = "message-end"
-"""The last event of a stream before `[DONE]`."""
-
-_DELTA_SUFFIX: Final = "-delta"
-"""The suffix of the types of events that add to an opened part."""
-
+FINISH_BY_RAW: Final = {
+    "COMPLETE": FinishReason.STOP,
+    "STOP_SEQUENCE": FinishReason.STOP_SEQUENCE,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "TOOL_CALL": FinishReason.TOOL_CALLS,
+    "ERROR": FinishReason.ERROR,
+    "ERROR_LIMIT": FinishReason.CONTEXT_FULL,
+    "ERROR_TOXIC": FinishReason.CONTENT_FILTER,
+    "TIMEOUT": FinishReason.ERROR,
+}
+"""`USER_CANCEL` is `OTHER`."""
+_ERROR_FINISH: Final = "ERROR"
+"""The finish reason of a response that an error ends."""
 _FINISH: Final = FinishReasons(
-    shared_format.FINISH_BY_RAW,
+    FINISH_BY_RAW,
     {
         FinishReason.STOP: "COMPLETE",
         FinishReason.STOP_SEQUENCE: "STOP_SEQUENCE",
         FinishReason.LENGTH: "MAX_TOKENS",
         FinishReason.TOOL_CALLS: "TOOL_CALL",
-        FinishReason.CONTENT_FILTER: shared_format.ERROR_FINISH,
-        FinishReason.ERROR: shared_format.ERROR_FINISH,
+        FinishReason.CONTENT_FILTER: _ERROR_FINISH,
+        FinishReason.ERROR: _ERROR_FINISH,
     },
 )
 
-_TOOL_SOURCE: Final = "tool"
-_DOCUMENT_SOURCE: Final = "document"
-"""The types of sources."""
+_BILLED_UNITS: Final = "billed_units"
+_USAGE_METADATA: Final = (_BILLED_UNITS, "warnings")
+_TOKENS_METADATA: Final = ("image_tokens",)
+"""The turn's metadata in `tokens`; `_USAGE_METADATA` is that in `usage` or `meta` itself."""
+COUNTING_METADATA: Final = (*_USAGE_METADATA, *_TOKENS_METADATA)
+_CITATIONS: Final = "citations"
+_METADATA: Final = (*COUNTING_METADATA, _CITATIONS)
+_USAGE: Final = UsageFields(
+    {
+        "input": ("tokens", "input_tokens"),
+        "output": ("tokens", "output_tokens"),
+        "reasoning": ("tokens", "reasoning_tokens"),
+        "cache_read": ("cached_tokens",),
+    },
+    required=("input", "output"),
+    is_required=True,
+)
 
+_TOOL_PLAN_METADATA: Final[Metadata] = (("type", "tool_plan"),)
+"""The metadata that marks reasoning as a tool plan; thoughts have none."""
+_TEXT_CITATION_TYPES: Final = ("TEXT_CONTENT", "")
+"""Types of citations of the response text; others cite sources for the plan or the thoughts."""
+_CITATION_METADATA: Final = ("text", "type", "content_index")
+_SOURCE_METADATA: Final = ("source", "source_type")
+"""A citation's metadata: id and type of its source; `_CITATION_METADATA` are its own fields."""
+_QUOTE_FIELDS: Final = ("text", "snippet", "content", "output")
+"""The fields in which documents and tool results may keep their text."""
+
+END_EVENT: Final = "message-end"
+"""The last event of a stream before `[DONE]`."""
 _BLOCK_TYPES: Final[dict[type[Part], str]] = {Text: "text", Reasoning: "thinking"}
 """The types of content blocks, which are also the names of their text fields."""
 
-KeyedFragments = Iterator[tuple[Hashable, Part]]
-"""Fragments, each with the key for `FragmentJoiner.add`."""
+
+def decode_request(body: Fields) -> Conversation:
+    """The conversation of a body."""
+    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
+    response_format = get_object(body, "response_format")
+    return Conversation(
+        messages,
+        system=request_decoding.first_system_text(messages),
+        tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
+        temperature=request_decoding.decode_number(body.get("temperature")),
+        top_p=request_decoding.decode_number(body.get("p")),
+        reasoning_enabled=request_decoding.is_reasoning_enabled(
+            get_object(body, "thinking").get("type")
+        ),
+        response_schema=request_decoding.response_schema(
+            response_format, response_format.get("json_schema"), response_format.get("schema")
+        ),
+    )
+
+
+def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
+    for message in get_objects(body, "messages"):
+        role = request_decoding.decode_role(message.get("role"))
+        if role is None:
+            continue
+        content = message.get("content")
+        if role == "tool":  # text, or documents whose `data` is text or JSON, one a line
+            documents = (get_object(item, "document") for item in array_objects(content))
+            lines = [get_text(document, "data") for document in documents if document.get("data")]
+            output = "\n".join(lines) or request_decoding.tool_output_text(content)
+            parts: list[Part] = [ToolResult(get_string(message, "tool_call_id"), output)]
+        else:
+            images = filter(
+                None, (get_object(block, "image_url") for block in array_objects(content))
+            )
+            parts = [
+                *(part for _, part in _decode_fragments(message, 0)),
+                *(json_api.decode_media_url(get_text(image, "url"), "image/*") for image in images),
+            ]
+            parts.sort(key=lambda part: isinstance(part, ToolCall))
+        yield request_decoding.request_message(role, parts)
 
 
 def wire_format(*, stream: bool) -> WireFormat:
@@ -96,107 +163,74 @@ def wire_format(*, stream: bool) -> WireFormat:
         is_streamed=stream,
         parts=frozenset((Text, Reasoning, ToolCall)),
         finish=_FINISH,
-        usage=shared_format.USAGE,
+        usage=_USAGE,
         metadata=_METADATA,
         merged=frozenset((Text,)),
         id_prefix="co-",
     )
 
 
-def decode_turn(documents: Iterable[Fields]) -> Turn:
-    """The turn of these events, or of the one document."""
-    decoder = _V2ResponseDecoder()
-    for document in documents:
-        decoder.feed(document)
-    return decoder.turn()
-
-
 def event_output_chars(event: Fields) -> int:
     """The output characters that an event adds to a response; only deltas add any."""
-    if not get_text(event, "type").endswith(_DELTA_SUFFIX):
+    if not get_text(event, "type").endswith("-delta"):
         return 0
-    fields = get_object(get_object(event, "delta"), "message")
-    return sum(fragment_output_chars(fragment) for _, fragment in decode_fragments(fields, 0))
+    message = get_object(get_object(event, "delta"), "message")
+    return sum(fragment_output_chars(fragment) for _, fragment in _decode_fragments(message, 0))
 
 
-class _V2ResponseDecoder:
-    """Decodes one response, event by event."""
-
-    def __init__(self) -> None:
-        self._fragments = FragmentJoiner()
-        self._id = ""
-        self._finish_raw = ""
-        self._usage: Usage | None = None
-        self._failure: Failure | None = None
-        self._metadata: dict[str, Json] = {}
-        self._non_text_citations: list[Json] = []
-        """Citations of tool plans and thoughts, as their wire objects."""
-
-    def feed(self, document: Fields) -> None:
-        """Add one event, or the whole document."""
+def decode_turn(documents: Iterable[Fields]) -> Turn:
+    """The turn of these events, or of the one document."""
+    fragments = FragmentJoiner()
+    response_id = raw = ""
+    usage: Usage | None = None
+    failure: Failure | None = None
+    metadata: dict[str, Json] = {}
+    non_text_citations: list[Json] = []
+    """Citations of tool plans and thoughts, as their wire objects."""
+    for document in documents:
         fields = get_object(document, "delta") or document
         message = get_object(fields, "message")
-        for key, fragment in decode_fragments(message, document.get("index")):
-            self._fragments.add_fragment(fragment, key)
+        for key, fragment in _decode_fragments(message, get_integer(document, "index") or 0):
+            fragments.add_fragment(fragment, key)
         for citation in _as_object_list(message.get(_CITATIONS)):
-            self._add_citation(citation)
-        self._id = self._id or get_text(document, "id")
-        self._finish_raw = get_text(fields, "finish_reason") or self._finish_raw
-        self._failure = self._failure or shared_format.decode_failure(fields)
-        if usage := get_object(fields, "usage"):
-            self._usage = shared_format.decode_usage(usage) or self._usage
-            self._metadata.update(shared_format.decode_usage_metadata(usage))
-
-    def turn(self) -> Turn:
-        """The decoded turn."""
-        if self._non_text_citations:
-            self._metadata[_CITATIONS] = self._non_text_citations
-        return Turn(
-            self._fragments.joined_parts(),
-            finish=_FINISH.decode(self._finish_raw, awaits_client=False)
-            if self._finish_raw
-            else None,
-            finish_raw=self._finish_raw,
-            usage=self._usage,
-            failure=self._failure,
-            id=self._id,
-            metadata=select_metadata(self._metadata, _METADATA),
-        )
-
-    def _add_citation(self, citation: Fields) -> None:
-        if get_text(citation, "type") not in _TEXT_CITATION_TYPES:
-            self._non_text_citations.append(dict(select_metadata(citation, citation)))
-            return
-        key = get_integer(citation, "content_index") or 0
-        self._fragments.add_fragment(
-            Text("", tuple(shared_format.decode_citations(citation, {}))), key
-        )
+            if get_text(citation, "type") in _TEXT_CITATION_TYPES:
+                block_index = get_integer(citation, "content_index") or 0
+                fragments.add_fragment(Text("", decode_citations(citation, {})), block_index)
+            else:
+                non_text_citations.append(dict(select_metadata(citation, citation)))
+        response_id = response_id or get_text(document, "id")
+        raw = get_text(fields, "finish_reason") or raw
+        failure = failure or decode_failure(fields)
+        if counts := get_object(fields, "usage"):
+            usage = decode_usage(counts) or usage
+            metadata.update(decode_usage_metadata(counts))
+    metadata[_CITATIONS] = non_text_citations
+    return Turn(
+        fragments.joined_parts(),
+        finish=_FINISH.decode(raw, awaits_client=False) if raw else None,
+        finish_raw=raw,
+        usage=usage,
+        failure=failure,
+        id=response_id,
+        metadata=select_metadata(metadata, _METADATA),
+    )
 
 
-def decode_fragments(message: Fields, index: Json) -> KeyedFragments:
-    """The fragments of a message or of a delta, without citations."""
-    first_index = first_integer(index) or 0
+def _decode_fragments(message: Fields, first_index: int) -> Iterator[tuple[Hashable, Part]]:
+    """The fragments of a message or of a delta, without citations, and their keys for joining."""
     if plan := get_string(message, "tool_plan"):
         yield "tool_plan", Reasoning(plan, metadata=_TOOL_PLAN_METADATA)
-    content = message.get("content")
-    if isinstance(content, str) and content:
+    if content := get_string(message, "content"):
         yield first_index, Text(content)
-    for position, block in enumerate(_as_object_list(content), first_index):
+    for index, block in enumerate(_as_object_list(message.get("content")), first_index):
         if thought := get_string(block, "thinking"):
-            yield position, Reasoning(thought)
+            yield index, Reasoning(thought)
         if text := get_string(block, "text"):
-            yield position, Text(text)
-    for position, call in enumerate(_as_object_list(message.get("tool_calls")), first_index):
+            yield index, Text(text)
+    for index, call in enumerate(_as_object_list(message.get("tool_calls")), first_index):
         function = get_object(call, "function")
-        arguments = function.get("arguments")
-        yield (
-            position,
-            ToolCall(
-                id=get_text(call, "id"),
-                name=get_text(function, "name"),
-                arguments=arguments if isinstance(arguments, str) else value_as_text(arguments),
-            ),
-        )
+        arguments = get_string(function, "arguments") or get_text(function, "arguments")
+        yield index, ToolCall(get_text(call, "id"), get_text(function, "name"), arguments)
 
 
 def _as_object_list(value: Json) -> list[Fields]:
@@ -204,23 +238,76 @@ def _as_object_list(value: Json) -> list[Fields]:
     return [value] if isinstance(value, dict) else array_objects(value)
 
 
-def encode_turn(turn: Turn, context: EncodeContext, *, stream: bool) -> DialectResponse:
-    """The response: a stream of events, or one document."""
-    turn = shared_format.as_sent_before_failure(turn)
-    headers = shared_format.common_response_headers(context)
-    if not stream:
-        return response_encoding.json_response(_encode_document(turn), headers)
-    messages = [
-        *(
-            sse.encode_event(response_encoding.single_line_json(document), document["type"])
-            for document in _encode_events(turn, context)
-        ),
-        sse.encode_event(sse.DONE_DATA),
-    ]
-    return response_encoding.stream_response("sse", sse.CONTENT_TYPE, messages, headers)
+def decode_usage(fields: Fields) -> Usage | None:
+    """The counts in `usage` (version 2) or `meta` (version 1).
+
+    `tokens` counts what the model read and wrote; `billed_units` counts less, and is the only
+    one that `/v1/generate` has.
+    """
+    counts = get_object(fields, "tokens") or get_object(fields, _BILLED_UNITS)
+    return _USAGE.decode({**fields, "tokens": dict(counts)}) if counts else None
 
 
-def _encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
+def decode_usage_metadata(fields: Fields) -> Metadata:
+    """The turn's metadata in `usage` (version 2) or `meta` (version 1)."""
+    tokens = get_object(fields, "tokens")
+    return (
+        *select_metadata(fields, _USAGE_METADATA),
+        *select_metadata(tokens, _TOKENS_METADATA),
+    )
+
+
+def decode_source(document: Fields, metadata: Metadata = ()) -> Citation:
+    """A source from a document's fields, most of whose names the application chooses."""
+    quoted = next(filter(None, (get_text(document, name) for name in _QUOTE_FIELDS)), "")
+    return Citation(
+        get_text(document, "url"), get_text(document, "title"), quoted, metadata=metadata
+    )
+
+
+def decode_citations(fields: Fields, sources_by_id: Mapping[str, Citation]) -> tuple[Citation, ...]:
+    """One citation for each source of a span; one without a source where there is none.
+
+    Version 2 has the sources inline, version 1 refers to documents by id.  `text` is the cited
+    passage of the response, not of the source, and is kept as metadata.
+    """
+    sources = []
+    for source in get_objects(fields, "sources"):
+        document = source.get("document") or source.get("tool_output")
+        names: Fields = {"source": source.get("id"), "source_type": source.get("type")}
+        sources.append(
+            decode_source(
+                document if isinstance(document, dict) else {},
+                select_metadata(names, _SOURCE_METADATA),
+            )
+        )
+    for document_id in map(value_as_text, get_items(fields, "document_ids")):
+        known = sources_by_id.get(document_id, Citation())
+        sources.append(replace(known, metadata=(("source", document_id),)))
+    start, end = first_integer(fields.get("start")), first_integer(fields.get("end"))
+    span = None if start is None or end is None or start >= end else (start, end)
+    metadata = select_metadata(fields, _CITATION_METADATA)
+    return tuple(
+        replace(source, span=span, metadata=(*metadata, *source.metadata))
+        for source in sources or [Citation()]
+    )
+
+
+def decode_failure(fields: Fields) -> Failure | None:
+    """The error in an event or a document, if there is one.
+
+    `message` is an error where it is a string; in a response it is an object.
+    """
+    candidates = (fields.get("error"), fields.get("err"), get_string(fields, "message"))
+    for error in candidates:
+        if error and error is not True:
+            failure = json_api.decode_failure(error)
+            return replace(failure, type=get_text(fields, "error_type") or failure.type)
+    return None
+
+
+def encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
+    """The events of a prepared turn, without `[DONE]`; one that failed has no usage."""
     message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}
     start_delta = {"message": {**message, _CITATIONS: []}}
     yield {"id": turn.id, "type": "message-start", "delta": start_delta}
@@ -251,9 +338,14 @@ def _encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
                 citation_count += len(citations)
             case _:
                 pass
-    yield from _encode_citation_events(_non_text_citations(turn), citation_count)
-    error = {} if turn.failure is None else shared_format.stream_error_fields(turn.failure)
-    yield {"type": END_EVENT, "delta": {**_ending_fields(turn), **error}}
+    if turn.failure is None:
+        yield from _encode_citation_events(_non_text_citations(turn), citation_count)
+        yield {"type": END_EVENT, "delta": _ending_fields(turn)}
+        return
+    error: Document = {"error": wire.with_default_error_message(turn.failure).message}
+    if turn.failure.type:
+        error["error_type"] = turn.failure.type
+    yield {"type": END_EVENT, "delta": {"finish_reason": _ERROR_FINISH, "usage": {}, **error}}
 
 
 def _encode_event(kind: str, index: int | None = None, **message: object) -> Document:
@@ -267,11 +359,8 @@ def _encode_citation_events(citations: Sequence[Document], first_index: int) -> 
         yield _encode_event("citation-end", index)
 
 
-def _ending_fields(turn: Turn) -> Document:
-    return {"finish_reason": turn.finish_raw, "usage": shared_format.encode_usage(turn)}
-
-
-def _encode_document(turn: Turn) -> Document:
+def encode_document(turn: Turn) -> Document:
+    """The document of a prepared turn."""
     message: Document = {"role": "assistant"}
     content: list[Document] = []
     citations: list[Document] = []
@@ -295,6 +384,21 @@ def _encode_document(turn: Turn) -> Document:
     return {"id": turn.id, "message": message, **_ending_fields(turn)}
 
 
+def _ending_fields(turn: Turn) -> Document:
+    """The finish reason and the usage, with the metadata that belongs to it.
+
+    `billed_units` are its own token counts where its metadata has none.
+    """
+    metadata = dict(turn.metadata)
+    usage = turn.usage or Usage(0, 0)
+    if not isinstance(metadata.get(_BILLED_UNITS), dict):
+        metadata[_BILLED_UNITS] = {"input_tokens": usage.input, "output_tokens": usage.output}
+    counts = _USAGE.encode(usage)
+    counts["tokens"] |= dict(select_metadata(metadata, _TOKENS_METADATA))
+    usage_fields = {**dict(select_metadata(metadata, _USAGE_METADATA)), **counts}
+    return {"finish_reason": turn.finish_raw, "usage": usage_fields}
+
+
 def _is_tool_plan(part: Part) -> bool:
     """Whether it is reasoning from `tool_plan`, which announces tool calls."""
     return isinstance(part, Reasoning) and _TOOL_PLAN_METADATA[0] in part.metadata
@@ -316,51 +420,50 @@ def _encode_tool_call(call: ToolCall, arguments: str) -> Document:
 
 
 def _encode_citations(part: Part, content_index: int) -> list[Document]:
-    """The citations of a text block with this index."""
+    """The citations of a text block; neighbours that differ by their source alone become one."""
+    documents: list[Document] = []
     if not isinstance(part, Text):
-        return []
-    citations = [_wire_citation(citation, part.text, content_index) for citation in part.citations]
-    return shared_format.encode_citations(
-        citations, lambda group: {"sources": [*filter(None, map(_encode_source, group))]}
-    )
-
-
-def _wire_citation(citation: Citation, text: str, content_index: int) -> Citation:
-    """The citation with the metadata that the wire holds; the index is left out for 0."""
-    source_id = shared_format.citation_source_id(citation)
-    has_source = bool(citation.url or citation.title or citation.quoted or source_id)
-    is_tool = ("source_type", _TOOL_SOURCE) in citation.metadata
-    source_type = _TOOL_SOURCE if is_tool else _DOCUMENT_SOURCE
-    return shared_format.with_wire_metadata(
-        citation,
-        text,
-        type=_TEXT_CITATION_TYPES[0],
-        content_index=content_index or None,
-        source=source_id,
-        source_type=source_type if has_source else "",
-    )
+        return documents
+    for citation in part.citations:
+        span = citation.span if citation.span and citation.span[0] < citation.span[1] else None
+        cited_text = selected_fields(citation.metadata, ("text",)).get("text")
+        if not isinstance(cited_text, str):
+            cited_text = part.text[slice(*span)] if span else ""
+        document: Document = {
+            **({"start": span[0], "end": span[1]} if span else {}),
+            "text": cited_text,
+            "type": _TEXT_CITATION_TYPES[0],
+            **({"content_index": content_index} if content_index else {}),
+            "sources": [],
+        }
+        source = _encode_source(citation)
+        previous = documents[-1] if documents else {}
+        if source and previous.get("sources") and previous | {"sources": []} == document:
+            previous["sources"].append(source)
+        else:
+            documents.append(document | {"sources": [source] if source else []})
+    return documents
 
 
 def _encode_source(citation: Citation) -> Document:
     """The source of a citation, a document or a tool's output; empty where it has none."""
-    fields = dict(citation.metadata)
-    source_id, source_type = (fields.get(field) for field in shared_format.SOURCE_METADATA)
-    if source_type is None:
+    is_tool = ("source_type", "tool") in citation.metadata
+    quote_field = "content" if is_tool else "text"
+    fields = {"url": citation.url, "title": citation.title, quote_field: citation.quoted}
+    fields = {name: value for name, value in fields.items() if value}
+    source_id = get_string(selected_fields(citation.metadata, ("source",)), "source")
+    if not fields and not source_id:
         return {}
-    is_tool = source_type == _TOOL_SOURCE
-    document = {"url": citation.url, "title": citation.title}
-    document["content" if is_tool else "text"] = citation.quoted
-    details = {field: value for field, value in document.items() if value}
     return {
-        "type": source_type,
+        "type": "tool" if is_tool else "document",
         **({"id": source_id} if source_id else {}),
-        **({"tool_output" if is_tool else "document": details} if details else {}),
+        **({"tool_output" if is_tool else "document": fields} if fields else {}),
     }
 
 
 def _non_text_citations(turn: Turn) -> list[Document]:
     return [
         dict(select_metadata(citation, citation))
-        for citation in get_objects(dict(turn.metadata), _CITATIONS)
+        for citation in array_objects(dict(turn.metadata).get(_CITATIONS))
         if isinstance(kind := citation.get("type"), str) and kind not in _TEXT_CITATION_TYPES
     ]

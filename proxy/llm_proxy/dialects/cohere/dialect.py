@@ -11,7 +11,8 @@ Other providers share some paths (Writer's `/v1/chat`, Jina's `/v1/rerank`, Kobo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from math import ceil
 from typing import Final
 
 import orjson
@@ -29,12 +30,11 @@ from llm_proxy.dialects.cohere import (
     auxiliary_responses,
     chat_v1,
     chat_v2,
-    request_decoder,
-    shared_format,
 )
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
-from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
@@ -74,6 +74,29 @@ _V2_RESPONSE_FIELDS: Final = frozenset(("delta", "message", "finish_reason", "er
 """A document with no field of either set holds no turn."""
 
 
+_NOT_FOUND_MESSAGE: Final = (
+    "not found, make sure the correct model ID was used and that you have access to the model."
+)
+_ERRORS: Final = Errors(
+    {
+        400: Failure("invalid request"),
+        401: Failure("no valid api key was given"),
+        402: Failure("the account has no payment method"),
+        403: Failure("the key may not do this"),
+        404: Failure(f"model {_NOT_FOUND_MESSAGE}"),
+        422: Failure("the request cannot be processed"),
+        429: Failure("too many requests"),
+        498: Failure("invalid token"),
+        499: Failure("the request was cancelled"),
+        500: Failure("internal server error"),
+        501: Failure("not implemented"),
+        503: Failure("the service is unavailable"),
+        504: Failure("the request took too long"),
+    },
+    {"TOO_MANY_TOKENS": 400, "INVALID_TOOL_GENERATION": 422},
+)
+
+
 class Cohere(Dialect):
     """The dialect `cohere`."""
 
@@ -82,7 +105,7 @@ class Cohere(Dialect):
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    errors = shared_format.ERRORS
+    errors = _ERRORS
     metadata_names = MetadataNames(("cohere",), "openai")
 
     def matches(self, request: Request) -> bool:
@@ -103,7 +126,7 @@ class Cohere(Dialect):
         return (
             bool(path_prefix)
             or _has_cohere_client_header(request)
-            or _has_distinctive_field(operation, fields)
+            or any(name in fields for name in _DISTINCTIVE_FIELDS[operation])
         )
 
     def decode_request(self, request: Request) -> Conversation | None:
@@ -113,9 +136,9 @@ class Cohere(Dialect):
             return None
         match _operation_of(request):
             case operation if operation == _V2_CHAT:
-                return request_decoder.decode_v2_request(body)
+                return chat_v2.decode_request(body)
             case operation if operation == _V1_CHAT:
-                return request_decoder.decode_v1_request(body)
+                return chat_v1.decode_request(body)
             case operation if operation == _V1_GENERATE:
                 sampling = body.get("temperature"), body.get("p")
                 return request_decoding.prompt_conversation(body.get("prompt"), *sampling)
@@ -151,9 +174,12 @@ class Cohere(Dialect):
         """One turn, or one per generation of a completion; none for auxiliary responses."""
         if not json_api.succeeded(response.head):
             fields = parse_object(json_api.joined_body(response))
-            failure = shared_format.decode_failure(fields) or json_api.decode_http_error(response)
+            failure = chat_v2.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
-        documents = [*_parse_response_payloads(response)]
+        if response.codec_name in _STREAM_CODECS:
+            documents = [*map(_decode_event, response.framed_messages)]
+        else:
+            documents = [parse_object(json_api.joined_body(response))]
         if any(not _V1_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
             return chat_v1.decode_turns(documents)
         if any(not _V2_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
@@ -162,7 +188,10 @@ class Cohere(Dialect):
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event of either version."""
-        return _event_output_chars(_decode_event(message)) if codec in _STREAM_CODECS else 0
+        if codec not in _STREAM_CODECS:
+            return 0
+        event = _decode_event(message)
+        return chat_v2.event_output_chars(event) or chat_v1.event_output_chars(event)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A `message`, which every client prints, with its type."""
@@ -178,23 +207,26 @@ class Cohere(Dialect):
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
         """That of the request's chat version."""
-        match _operation_of(request):
-            case "v2/chat":
-                return chat_v2.wire_format(stream=self.streams(request))
-            case "v1/chat":
-                return chat_v1.wire_format(stream=self.streams(request))
-            case operation:
-                raise NotRepresentable(f"cohere tells no turn on /{operation}")
+        if (operation := _operation_of(request)) != _V2_CHAT:
+            raise NotRepresentable(f"cohere tells no turn on /{operation}, only on /{_V2_CHAT}")
+        return chat_v2.wire_format(stream=self.streams(request))
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Events up to the last one, or one document."""
+        """Events up to `[DONE]`, or one document."""
         [turn] = turns
-        stream = self.streams(request)
-        if _operation_of(request) == _V2_CHAT:
-            return chat_v2.encode_turn(turn, context, stream=stream)
-        return chat_v1.encode_turn(turn, request, context, stream=stream)
+        if not self.streams(request):
+            return self._json_response(chat_v2.encode_document(turn), context)
+        messages = [
+            *(
+                sse.encode_event(response_encoding.single_line_json(event), event["type"])
+                for event in chat_v2.encode_events(turn, context)
+            ),
+            sse.encode_event(sse.DONE_DATA),
+        ]
+        headers = self._common_headers(context)
+        return response_encoding.stream_response("sse", sse.CONTENT_TYPE, messages, headers)
 
     def error_response(
         self,
@@ -203,33 +235,63 @@ class Cohere(Dialect):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """A message, with its type if it has one."""
-        return shared_format.error_response(status, failure, context, retry_after)
+        """A message, with its type if it has one; when to retry is in s and in ms."""
+        error = _ERRORS.with_defaults(failure, status)
+        body: Document = {"id": context.fake_uuid("error"), "message": error.message}
+        if error.type:
+            body = {"error_type": error.type, **body}
+        headers: Headers = ()
+        if retry_after is not None:
+            headers = (
+                ("Retry-After", str(ceil(retry_after))),
+                ("Retry-After-Ms", f"{retry_after * 1000:.0f}"),
+            )
+        return self._json_response(body, context, headers, status)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The account's limit of requests."""
-        return shared_format.rate_limit_headers(context)
+        limits = context.account_limits
+        if limits is None or limits.request_window is None:
+            return ()
+        return (
+            ("X-Trial-Endpoint-Call-Limit", str(limits.request_window.limit)),
+            ("X-Trial-Endpoint-Call-Remaining", str(limits.request_window.remaining)),
+        )
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Embeddings, rerankings, tokens and models."""
+        """Embeddings, rerankings, tokens and models; 404 for unknown models, else 501."""
         if request.method == "GET":
-            return auxiliary_responses.models_response(request.path, context)
+            name = request.path.rpartition("/v1/models")[2].removeprefix("/")
+            if name and context.models and name not in context.models:
+                failure = Failure(f"model '{name}' {_NOT_FOUND_MESSAGE}")
+                return self.error_response(404, failure, context)
+            return self._json_response(auxiliary_responses.models(name, context), context)
         operation = _operation_of(request)
         if operation in (_V2_CHAT, _V1_CHAT, _V1_GENERATE):
             return None
-        return auxiliary_responses.auxiliary_response(operation, request, context)
+        fields = parse_object(request.body)
+        if document := auxiliary_responses.operation_result(operation, fields, context):
+            return self._json_response(document, context)
+        return self.error_response(501, Failure(f"/{operation} is not answered here"), context)
+
+    def _json_response(
+        self, document: Document, context: EncodeContext, headers: Headers = (), status: int = 200
+    ) -> DialectResponse:
+        all_headers = (*self._common_headers(context), *headers)
+        return response_encoding.json_response(document, all_headers, status)
+
+    def _common_headers(self, context: EncodeContext) -> Headers:
+        """The headers of every response: a trace id, and the limit of requests."""
+        trace = ("X-Debug-Trace-Id", context.fake_uuid("trace").replace("-", ""))
+        return (trace, *self.rate_limit_headers(context))
 
 
 def _operation_of(request: Request) -> str:
     """The operation of a path without a gateway's prefix: `v2/chat`."""
     path = _PATH.fullmatch(request.path)
     return path["operation"] if path else request.path.removeprefix("/")
-
-
-def _has_distinctive_field(operation: str, fields: Fields) -> bool:
-    return any(name in fields for name in _DISTINCTIVE_FIELDS[operation])
 
 
 def _has_cohere_client_header(request: Request) -> bool:
@@ -243,7 +305,7 @@ def _has_cohere_client_header(request: Request) -> bool:
 
 def _event_completeness(event: Fields) -> Completeness | None:
     fields = get_object(event, "delta") or event
-    if failure := shared_format.decode_failure(fields):
+    if failure := chat_v2.decode_failure(fields):
         return json_api.completed_by_error(failure)
     if event.get("type") == chat_v2.END_EVENT:
         return Completeness(is_complete=True, reason=chat_v2.END_EVENT)
@@ -252,23 +314,13 @@ def _event_completeness(event: Fields) -> Completeness | None:
     return None
 
 
-def _event_output_chars(event: Fields) -> int:
-    return chat_v2.event_output_chars(event) or chat_v1.event_output_chars(event)
-
-
-def _parse_response_payloads(response: DialectResponse) -> Iterator[Fields]:
-    if response.codec_name not in _STREAM_CODECS:
-        return iter([parse_object(json_api.joined_body(response))])
-    return map(_decode_event, response.framed_messages)
-
-
 def _decode_event(message: bytes) -> Fields:
     """The document of a line or an SSE event; the event's name stands in for a missing type."""
     event = sse.parse_event(message)
     if event.data is None:
         return parse_object(message)  # NDJSON
     document = parse_object(event.data)
-    if event.event_type == "error" and not shared_format.decode_failure(document):
+    if event.event_type == "error" and not chat_v2.decode_failure(document):
         return {"error": dict(document) or event.data.decode("utf-8", "replace")}
     if event.event_type and document and "type" not in document:
         return {**document, "type": event.event_type}

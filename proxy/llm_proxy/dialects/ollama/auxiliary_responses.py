@@ -40,6 +40,11 @@ PATHS_BY_METHOD: Final = {
     "GET": ("/api/tags", "/api/ps", "/api/version"),
     "DELETE": ("/api/delete",),
 }
+_NAMED_MODEL_PATHS: Final = (
+    *("/api/show", "/api/copy", "/api/delete"),
+    *("/api/embed", "/api/embeddings"),
+)
+"""The paths that require the name of an existing model."""
 
 _VERSION: Final = "0.14.3"
 _MODEL_SIZE_BYTES: Final = 4_661_211_424
@@ -63,128 +68,126 @@ def auxiliary_response(
     name: str, request: Request, context: EncodeContext, *, stream: bool
 ) -> DialectResponse | None:
     """The response to a request about the model of this name; None for a request for a turn."""
-    fields = parse_object(request.body)
-    if is_generation_request(request.path, fields):
+    fields, path = parse_object(request.body), request.path
+    if is_generation_request(path, fields):
         return None
-    if request.path in ("/api/show", "/api/copy", "/api/delete", "/api/embed", "/api/embeddings"):
+    if path in _NAMED_MODEL_PATHS:
         if not name:
             return chat.error_response(400, Failure("model is required"))
         if context.models and _name_with_tag(name) not in map(_name_with_tag, context.models):
             return chat.error_response(404, Failure(f"model '{name}' not found"))
-    match request.path:
-        case chat.CHAT | chat.GENERATE:
-            steps = [_loaded_or_unloaded(name, request.path, fields, context)]
-        case path if path in TRANSFER_PATHS:
-            steps = [*_transfer_steps(path, name), {"status": chat.SUCCESS}]
-        case _:
-            document = _document(request.path, name, fields, context)
-            if not document:  # copying and deleting have an empty body
-                return DialectResponse(ResponseHead(200, "OK", (), "length", 0), "whole", ())
-            return response_encoding.json_response(document)
+    if path in ("/api/copy", "/api/delete"):
+        return DialectResponse(ResponseHead(200, "OK", (), "length", 0), "whole", ())
+    documents = _documents(path, name, fields, context)
     if not stream:
-        return response_encoding.json_response(steps[-1])
-    lines = map(chat.encode_line, steps)
+        return response_encoding.json_response(documents[-1])
+    lines = map(chat.encode_line, documents)
     return response_encoding.stream_response("ndjson", chat.NDJSON_CONTENT_TYPE, lines)
 
 
-def _loaded_or_unloaded(name: str, path: str, fields: Fields, context: EncodeContext) -> Document:
-    message = {"role": "assistant", "content": ""}
-    return {
-        "model": name,
-        "created_at": chat.rfc3339_timestamp(context.created_unix_s),
-        **({"message": message} if path == chat.CHAT else {"response": ""}),
-        **chat.done_fields("unload" if fields.get("keep_alive") in (0, "0", "0s") else "load"),
-    }
-
-
-def _transfer_steps(path: str, name: str) -> list[Document]:
-    """The progress of a transfer before its success."""
-    digest = _fake_digest(name)
-    if path == "/api/create":
-        return [
-            {"status": f"using existing layer sha256:{digest}"},
-            {"status": "writing manifest"},
-        ]
-    verb = "pulling" if path == "/api/pull" else "pushing"
-    layer = {
-        "status": f"{verb} {digest[:12]}",
-        "digest": f"sha256:{digest}",
-        "total": _MODEL_SIZE_BYTES,
-    }
-    first, last = (
-        ("pulling manifest", ("verifying sha256 digest", "writing manifest"))
-        if path == "/api/pull"
-        else ("retrieving manifest", ("pushing manifest",))
-    )
-    return [
-        {"status": first},
-        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
-        *({"status": status} for status in last),
+def _documents(path: str, name: str, fields: Fields, context: EncodeContext) -> list[Document]:
+    """The lines of a stream, or one document."""
+    created = chat.rfc3339_timestamp(context.created_unix_s)
+    models: list[Document] = [
+        {
+            "name": _name_with_tag(model),
+            "model": _name_with_tag(model),
+            "size": _MODEL_SIZE_BYTES,
+            "digest": _fake_digest(model),
+            "details": _model_details(model),
+        }
+        for model in context.models
     ]
-
-
-def _document(path: str, name: str, fields: Fields, context: EncodeContext) -> Document:
-    """The response of one document; empty for copying and deleting."""
-    modified = {"modified_at": chat.rfc3339_timestamp(context.created_unix_s)}
     match path:
+        case chat.CHAT | chat.GENERATE:
+            message = {"role": "assistant", "content": ""}
+            reason = "unload" if fields.get("keep_alive") in (0, "0", "0s") else "load"
+            return [
+                {
+                    "model": name,
+                    "created_at": created,
+                    **({"message": message} if path == chat.CHAT else {"response": ""}),
+                    **chat.done_fields(reason),
+                }
+            ]
+        case "/api/pull" | "/api/push" | "/api/create":
+            return [*_transfer_steps(path, _fake_digest(name)), {"status": chat.SUCCESS}]
         case "/api/version":
-            return {"version": _VERSION}
+            return [{"version": _VERSION}]
         case "/api/tags":
-            return {
-                "models": [{**_model_list_entry(model), **modified} for model in context.models]
-            }
+            return [{"models": [{**model, "modified_at": created} for model in models]}]
         case "/api/ps":
             running = {
                 "expires_at": chat.rfc3339_timestamp(context.created_unix_s + _KEEP_ALIVE_S),
                 "size_vram": _MODEL_SIZE_BYTES,
                 "context_length": _CONTEXT_TOKENS,
             }
-            return {"models": [{**_model_list_entry(model), **running} for model in context.models]}
+            return [{"models": [{**model, **running} for model in models]}]
         case "/api/show":
-            return {**_model_information(name), **modified}
-        case "/api/embed":
-            return _embed_document(name, fields)
-        case "/api/embeddings":  # the older path: one vector, empty without a prompt
+            details = _model_details(name)
+            family = details["family"]
+            information = {
+                "general.architecture": family,
+                "general.parameter_count": 8_000_000_000,
+                f"{family}.context_length": _CONTEXT_TOKENS,
+                f"{family}.embedding_length": _EMBEDDING_DIMENSIONS,
+            }
+            return [
+                {
+                    "license": "",
+                    "modelfile": f"FROM {_name_with_tag(name)}",
+                    "parameters": "",
+                    "template": "{{ .Prompt }}",
+                    "details": details,
+                    "model_info": information,
+                    "capabilities": ["completion", "tools", "thinking", "embedding"],
+                    "modified_at": created,
+                }
+            ]
+        case "/api/embed":  # an input that is not text is embedded as JSON
+            given = fields.get("input")
+            inputs = given if isinstance(given, list) else [given] if given else []
+            texts = [text if isinstance(text, str) else compact_json(text) for text in inputs]
+            dimensions = get_integer(fields, "dimensions") or _EMBEDDING_DIMENSIONS
+            return [
+                {
+                    "model": name,
+                    "embeddings": [
+                        estimates_and_fakes.fake_embedding(text, dimensions) for text in texts
+                    ],
+                    "total_duration": 2_000_000,
+                    "load_duration": 1_000_000,
+                    "prompt_eval_count": sum(map(estimates_and_fakes.estimated_token_count, texts)),
+                }
+            ]
+        case _:  # the older path for embeddings: one vector, empty without a prompt
             prompt = get_string(fields, "prompt")
-            dimensions = _EMBEDDING_DIMENSIONS
-            vector = estimates_and_fakes.fake_embedding(prompt, dimensions) if prompt else []
-            return {"embedding": vector}
-        case _:
-            return {}
+            vector = (
+                estimates_and_fakes.fake_embedding(prompt, _EMBEDDING_DIMENSIONS) if prompt else []
+            )
+            return [{"embedding": vector}]
 
 
-def _model_information(name: str) -> Document:
-    details = _model_details(name)
-    family = details["family"]
-    return {
-        "license": "",
-        "modelfile": f"FROM {_name_with_tag(name)}",
-        "parameters": "",
-        "template": "{{ .Prompt }}",
-        "details": details,
-        "model_info": {
-            "general.architecture": family,
-            "general.parameter_count": 8_000_000_000,
-            f"{family}.context_length": _CONTEXT_TOKENS,
-            f"{family}.embedding_length": _EMBEDDING_DIMENSIONS,
-        },
-        "capabilities": ["completion", "tools", "thinking", "embedding"],
+def _transfer_steps(path: str, digest: str) -> list[Document]:
+    """The progress of a transfer before its success."""
+    if path == "/api/create":
+        statuses = (f"using existing layer sha256:{digest}", "writing manifest")
+        return [{"status": status} for status in statuses]
+    verb, first, last = (
+        ("pulling", "pulling manifest", ("verifying sha256 digest", "writing manifest"))
+        if path == "/api/pull"
+        else ("pushing", "retrieving manifest", ("pushing manifest",))
+    )
+    layer = {
+        "status": f"{verb} {digest[:12]}",
+        "digest": f"sha256:{digest}",
+        "total": _MODEL_SIZE_BYTES,
     }
-
-
-def _embed_document(name: str, fields: Fields) -> Document:
-    """An embedding for each input, in order; an input that is not text is embedded as JSON."""
-    given = fields.get("input")
-    inputs = given if isinstance(given, list) else [given] if given else []
-    texts = [text if isinstance(text, str) else compact_json(text) for text in inputs]
-    dimensions = get_integer(fields, "dimensions") or _EMBEDDING_DIMENSIONS
-    return {
-        "model": name,
-        "embeddings": [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts],
-        "total_duration": 2_000_000,
-        "load_duration": 1_000_000,
-        "prompt_eval_count": sum(map(estimates_and_fakes.estimated_token_count, texts)),
-    }
+    return [
+        {"status": first},
+        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
+        *({"status": status} for status in last),
+    ]
 
 
 def _name_with_tag(name: str) -> str:
@@ -204,14 +207,4 @@ def _model_details(name: str) -> Document:
         "families": [family],
         "parameter_size": "8.0B",
         "quantization_level": "Q4_K_M",
-    }
-
-
-def _model_list_entry(name: str) -> Document:
-    return {
-        "name": _name_with_tag(name),
-        "model": _name_with_tag(name),
-        "size": _MODEL_SIZE_BYTES,
-        "digest": _fake_digest(name),
-        "details": _model_details(name),
     }

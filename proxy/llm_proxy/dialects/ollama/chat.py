@@ -1,4 +1,4 @@
-"""Decodes and encodes Ollama's responses to chats and completions, and its errors.
+"""Decodes and encodes Ollama's chats and completions: requests, responses and errors.
 
     ( thinking | content | images | tool_calls )* done
 
@@ -17,7 +17,8 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import json_api, response_encoding, wire
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import json_api, request_decoding, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
@@ -44,6 +45,7 @@ from llm_proxy.turns import (
     Reasoning,
     Text,
     ToolCall,
+    ToolResult,
     Turn,
     Usage,
 )
@@ -102,6 +104,54 @@ ERRORS: Final = Errors(
 )
 
 
+def decode_request(path: str, body: Fields) -> Conversation:
+    """The conversation of a chat; or of a completion, which is one message of the user."""
+    if path == CHAT:
+        messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
+        system = request_decoding.first_system_text(messages)
+    else:
+        prompt = request_decoding.decode_texts(body.get("prompt"))
+        parts: list[Part] = [*prompt, *_decode_images(body)]
+        messages = (request_decoding.request_message("user", parts),)
+        system = request_decoding.text_or_empty(body.get("system"))
+    options, response_format = get_object(body, "options"), body.get("format")
+    return Conversation(
+        messages,
+        system=system,
+        tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
+        temperature=request_decoding.decode_number(options.get("temperature")),
+        top_p=request_decoding.decode_number(options.get("top_p")),
+        reasoning_enabled=request_decoding.is_reasoning_enabled(body.get("think")),
+        response_schema={}
+        if response_format == "json"
+        else request_decoding.first_schema(response_format),
+    )
+
+
+def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
+    """The messages; old servers have no ids for calls, and older ones no tool names."""
+    for message in get_objects(body, "messages"):
+        role = request_decoding.decode_role(message.get("role"))
+        if role == "tool":
+            content = request_decoding.tool_output_text(message.get("content"))
+            name = get_string(message, "tool_name") or get_string(message, "name")
+            result = ToolResult(get_string(message, "tool_call_id"), content, name)
+            yield request_decoding.request_message(role, [result])
+        elif role is not None:
+            parts: list[Part] = [
+                Reasoning(get_string(message, "thinking")),
+                Text(get_string(message, "content")),
+                *_decode_images(message),
+                *_decode_tool_calls(message),
+            ]
+            yield request_decoding.request_message(role, parts)
+
+
+def _decode_images(fields: Fields) -> Iterator[Media]:
+    for image in get_items(fields, "images"):
+        yield Media("image/*", base64=str_or_empty(image))
+
+
 def wire_format(path: str, *, stream: bool) -> WireFormat:
     """What a response on this path can hold.  Raises `NotRepresentable` where that is no turn."""
     if path not in (CHAT, GENERATE):
@@ -135,19 +185,27 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
     for line in lines:
         _feed_line(line, fragments)
     parts = fragments.joined_parts()
-    done_line = next((line for line in reversed(lines) if line.get("done") is True), None)
-    error_line = next((line for line in lines if line.get("error")), None)
-    raw = _raw_finish_reason(lines[-1] if done_line is None else done_line)
+    done_line = next((line for line in reversed(lines) if line.get("done") is True), {})
+    raw = None  # of a response that has not ended
+    if done_line:
+        raw = get_text(done_line, "done_reason")
+    elif lines[-1].get("status") == SUCCESS:
+        raw = SUCCESS
+    failure = None
+    if error_line := next((line for line in lines if line.get("error")), None):
+        failure = json_api.decode_failure(error_line["error"])
+        # Ollama's cloud adds the HTTP status.
+        failure = replace(failure, code=failure.code or get_text(error_line, "status"))
     return Turn(
         parts,
         finish=None
         if raw is None
         else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)),
         finish_raw=raw or "",
-        usage=_USAGE.decode(done_line or {}),
-        failure=_decode_failure(error_line) if error_line else None,
+        usage=_USAGE.decode(done_line),
+        failure=failure,
         model=next(filter(None, (get_text(line, "model") for line in lines)), ""),
-        metadata=select_metadata(done_line or {}, _METADATA),
+        metadata=select_metadata(done_line, _METADATA),
     )
 
 
@@ -167,11 +225,11 @@ def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
     for image in (line.get("image"), *get_items(message, "images")):
         if image_base64 := str_or_empty(image):
             fragments.add_fragment(Media("image/*", base64=image_base64), key=None)
-    for call in decode_tool_calls(message):
+    for call in _decode_tool_calls(message):
         fragments.add_fragment(call, key=None)  # a call is never split
 
 
-def decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
+def _decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
     """The tool calls of a message in a response or a request; old servers have no ids."""
     for call in get_objects(message, "tool_calls"):
         function = get_object(call, "function")
@@ -180,19 +238,6 @@ def decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
             name=get_text(function, "name"),
             arguments=get_text(function, "arguments"),
         )
-
-
-def _decode_failure(line: Fields) -> Failure:
-    """The failure of an error line, to which Ollama's cloud adds the HTTP status."""
-    failure = json_api.decode_failure(line["error"])
-    return replace(failure, code=failure.code or get_text(line, "status"))
-
-
-def _raw_finish_reason(last_line: Fields) -> str | None:
-    """The wire's finish reason in the last line; None where that does not end the response."""
-    if last_line.get("done") is True:
-        return get_text(last_line, "done_reason")
-    return SUCCESS if last_line.get("status") == SUCCESS else None
 
 
 def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) -> DialectResponse:

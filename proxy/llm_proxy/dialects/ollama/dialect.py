@@ -24,7 +24,7 @@ from llm_proxy.dialects.base import (
 )
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import get_text, parse_object
-from llm_proxy.dialects.ollama import auxiliary_responses, chat, request_decoder
+from llm_proxy.dialects.ollama import auxiliary_responses, chat
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, Turn
@@ -67,12 +67,7 @@ class Ollama(Dialect):
         body = parse_object(request.body)
         if not auxiliary_responses.is_generation_request(request.path, body):
             return None
-        decode_body = (
-            request_decoder.decode_chat_request
-            if request.path == chat.CHAT
-            else request_decoder.decode_generate_request
-        )
-        return decode_body(body)
+        return chat.decode_request(request.path, body)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """NDJSON where the request streams and the status is 200, whatever the content type."""
