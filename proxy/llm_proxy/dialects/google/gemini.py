@@ -21,8 +21,8 @@ from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     auxiliary_responses,
-    gemini_request_decoder,
     gemini_responses,
+    requests,
     shared_format,
 )
 from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
@@ -91,7 +91,7 @@ class Gemini(GoogleDialect):
         """The conversation of a request that generates content; None for other operations."""
         body = parse_object(request.body)
         is_generation = _unquoted_path(request).endswith((f":{_GENERATE}", f":{_STREAM_GENERATE}"))
-        return gemini_request_decoder.decode_request(body) if body and is_generation else None
+        return requests.decode_gemini_request(body) if body and is_generation else None
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """SSE by content type, else by the request.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -13,7 +14,6 @@ from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google.gemini_sources import sendable_citations
 from llm_proxy.dialects.google.shared_format import is_signature, sendable_reasoning
-from llm_proxy.dialects.google.streamed_arguments import StreamedArguments
 from llm_proxy.dialects.lenient_json import (
     Fields,
     compact_json,
@@ -21,6 +21,7 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_string,
     get_text,
+    join_pieces,
     parse_object,
     select_metadata,
     value_as_text,
@@ -40,6 +41,10 @@ _NON_TEXT_KINDS: Final = frozenset(PART_KINDS[1:])
 _SIGNATURE: Final = "thoughtSignature"
 _METADATA: Final = (_SIGNATURE, "mediaResolution", "videoMetadata", "partMetadata")
 """The metadata beside the content of a part."""
+
+_PATH_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_MAX_PATH_STEPS: Final = 100
+"""The limit of steps in a path; JSON encoders fail not far beyond."""
 
 _CODE_TOOL: Final = "code_execution"
 """The tool name of code that Google runs."""
@@ -65,6 +70,62 @@ def part_output_chars(part: Fields) -> int:
     return max(len(counted_text), int(not _NON_TEXT_KINDS.isdisjoint(part)))
 
 
+class _StreamedArguments:
+    """Collects the arguments of one call, which are streamed as values by path.
+
+    $.city "Ro"   $.city "me"   $.days[0] 3   →   {"city":"Rome","days":[3]}
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str | int, Any] = {}
+        """A container is such a dictionary, a text the list of its pieces; the rest are scalars."""
+
+    def feed(self, partial: Fields) -> None:
+        """Add one of `partialArgs`; one with an invalid `jsonPath` is ignored."""
+        path, steps, position = get_string(partial, "jsonPath"), list[str | int](), 1
+        while path.startswith("$") and position < len(path):
+            match = _PATH_STEP.match(path, position)
+            if not match or len(steps) == _MAX_PATH_STEPS:
+                return
+            name = next(group for group in match.groups() if group is not None)
+            steps.append(int(name) if match.lastindex == 2 else name)
+            position = match.end()
+        if not steps:
+            return
+        values = self._values
+        for step in steps[:-1]:
+            if not isinstance(values.get(step), dict):
+                values[step] = {}
+            values = values[step]
+        known, piece = values.get(steps[-1]), partial.get("stringValue")
+        if isinstance(known, dict):
+            return
+        if isinstance(piece, str):
+            if not isinstance(known, list):
+                known = values[steps[-1]] = []
+            known.append(piece)
+        elif not isinstance(known, list):
+            values[steps[-1]] = partial.get("numberValue", partial.get("boolValue"))
+
+    def json_text(self) -> str:
+        """The arguments so far, as the JSON text of an object."""
+        return compact_json(_value_of_arguments(self._values) or {})
+
+
+def _value_of_arguments(value: Any) -> Json:
+    """The JSON value; a container is an array where all keys are indices, else an object."""
+    match value:
+        case list():
+            return join_pieces(value)
+        case dict() if all(isinstance(key, int) for key in value):
+            return [_value_of_arguments(value[index]) for index in sorted(value)]
+        case dict():
+            return {str(key): _value_of_arguments(child) for key, child in value.items()}
+        case _:
+            scalar: Json = value
+            return scalar
+
+
 class ContentDecoder:
     """Decodes the parts of one candidate, which may be increments."""
 
@@ -75,7 +136,7 @@ class ContentDecoder:
         self._part_key = 0
         """The key of the current part; text fragments with the same key become one part."""
         self._latest_kind: type[Part] | None = None
-        self._open_call: tuple[int, StreamedArguments] | None = None
+        self._open_call: tuple[int, _StreamedArguments] | None = None
         """The key and the arguments of the call that is being streamed."""
 
     def feed(self, part: Fields) -> None:
@@ -132,7 +193,7 @@ class ContentDecoder:
             arguments = "" if is_streamed else compact_json(call.get("args") or {})
             call_id = get_text(call, "id")
             self._add_fragment(ToolCall(call_id, name, arguments, metadata), self._part_key)
-            self._open_call = (self._part_key, StreamedArguments()) if is_streamed else None
+            self._open_call = (self._part_key, _StreamedArguments()) if is_streamed else None
             self.has_client_call = True
         if self._open_call is not None:
             for partial in get_objects(call, "partialArgs"):

@@ -18,9 +18,9 @@ from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
-    interaction_request_decoder,
     interaction_responses,
     interaction_steps,
+    requests,
     shared_format,
 )
 from llm_proxy.dialects.google.shared_format import GoogleDialect
@@ -70,7 +70,7 @@ class GeminiInteractions(GoogleDialect):
         """The conversation of a new interaction; None for other requests."""
         body = parse_object(request.body)
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
-        return interaction_request_decoder.decode_request(body) if body and is_new else None
+        return requests.decode_interaction_request(body) if body and is_new else None
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By `[DONE]`, the event `interaction.completed`, or an error."""
