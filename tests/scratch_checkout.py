@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-_SCRIPTS: Final = ("bootstrap.py", "checks.py", "demo", "test")
+_SCRIPTS: Final = ("bootstrap.py", "checks.py", "demo", "launcher.py", "test")
 
 _PYPROJECT: Final = """
 [build-system]

@@ -236,7 +236,8 @@ def test_the_real_pip_alone_makes_an_environment_that_works(checkout: ScratchChe
 def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
     script = ROOT / "scripts" / name
     script_with_older_version = (
-        f"import runpy, sys; sys.version_info = (3, 10, 4); runpy.run_path({str(script)!r}, "
+        f"import runpy, sys; sys.version_info = (3, 10, 4); sys.path[0] = {str(script.parent)!r}; "
+        f"runpy.run_path({str(script)!r}, "
     )
     result = subprocess.run(
         (sys.executable, "-c", script_with_older_version + "run_name='__main__')"),
@@ -249,7 +250,7 @@ def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
     assert f"scripts/{name} needs Python 3.11 or newer" in result.stderr
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize("name", [*LAUNCHERS, "launcher.py"])
 def test_an_older_python_can_read_the_launcher(name: str) -> None:
     source = (ROOT / "scripts" / name).read_text()
 
@@ -258,7 +259,7 @@ def test_an_older_python_can_read_the_launcher(name: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
 
 
-@pytest.mark.parametrize("name", [*LAUNCHERS, "bootstrap.py", "checks.py"])
+@pytest.mark.parametrize("name", [*LAUNCHERS, "launcher.py", "bootstrap.py", "checks.py"])
 def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     tree = ast.parse((ROOT / "scripts" / name).read_text())
     imported = {
@@ -269,7 +270,7 @@ def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     }
 
     tops = {module.partition(".")[0] for module in imported}
-    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks"}
+    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks", "launcher"}
 
 
 @pytest.mark.parametrize("path", ["scripts/demo", "scripts/test", ".ci/run"])
