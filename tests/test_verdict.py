@@ -19,10 +19,10 @@ from journal_documents import (
     request_entry,
 )
 from journal_documents import journal_document as journal_json
+from llm_proxy.cli.report import run_figures
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.journal_document import ENDING_CLIENT_GONE, JournalDocument, parse_journal
-from llm_proxy.run_report import run_report
 from llm_proxy.verdict.findings import FindingLevel
 from llm_proxy.verdict.judging import RunVerdict, judge_run, verdict_document
 from llm_proxy.verdict.junit import junit_xml
@@ -274,7 +274,7 @@ def test_every_journal_can_be_judged_and_reported(entries: list[Any]) -> None:
     verdict = judge_run(run.entries)
     parse_xml(junit_xml(verdict, FindingLevel.WARNING))
     assert verdict_document(verdict)["ok"] == (not verdict.cases_at_or_above(FindingLevel.WARNING))
-    assert run_report(run).kept == len(entries)
+    assert run_figures(run)["kept"] == len(entries)
 
 
 @settings(max_examples=20, deadline=None)

@@ -58,7 +58,6 @@ logic       bytes and values in, bytes and values out
     `faults`         what can go wrong on the way to a client
     `journal_document`  the journal as a document: its entries, and its parser
     `verdict`        judges clients by the journal of a run
-    `run_report`     the figures of a run
     `last_message`   the last message with text in a request
     `transcoding`    a recorded response in another dialect
     `exporting`      exchanges in the formats of other tools

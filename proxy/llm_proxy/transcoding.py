@@ -7,16 +7,15 @@ provider only (ids, its raw finish reason, error types, metadata, reasoning sign
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 import orjson
 
-from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
-from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.turn_parts import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
 from llm_proxy.errors import NotRepresentable
@@ -39,44 +38,27 @@ _MIN_ERROR_STATUS: Final = 400
 _MAX_RETRY_AFTER_DIGITS: Final = 10
 """A `Retry-After` of this many digits or more is no sensible delay, and is ignored."""
 _GENERIC_HEADERS: Final = frozenset(
-    (
-        *("connection", "content-encoding", "content-length", "content-type", "date"),
-        *("retry-after", "server", "transfer-encoding"),
-    )
-)
+    ("connection", "content-encoding", "content-length", "content-type", "date", "retry-after",
+     "server", "transfer-encoding")
+)  # fmt: skip
 """Headers that carry no details of an error, or that are transcoded with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TranscodedResponse:
-    """A response in another dialect, and what it lost."""
+def transcode(
+    cassette: Cassette,
+    dialect: Dialect,
+    *,
+    is_non_streaming: bool = False,
+    model: str = "",
+    provider: str = "",
+) -> tuple[DialectResponse, list[str]]:
+    """The response of a cassette in a chat dialect, and what that cannot represent, in words.
 
-    response: DialectResponse
-    losses: tuple[str, ...]
-    """What the new dialect cannot represent, each in a few words."""
-
-
-@dataclass(frozen=True, slots=True)
-class TranscodeOptions:
-    """The target dialect and form of a transcoded response."""
-
-    dialect_name: str
-    """The name of a chat dialect."""
-    is_non_streaming: bool = False
-    """Whether to encode one document instead of a stream."""
-    model: str = ""
-    """A model name to use instead of the recorded one; empty to keep it."""
-    provider: str = ""
-    """The provider of the dialect's family whose variant to encode."""
-
-
-def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedResponse:
-    """Transcode the response of a cassette.
-
-    Raises `NotRepresentable` if there is no turn, if the recording is partial, or if the dialect
-    cannot represent it; `KeyError` for an unknown chat dialect.
+    `is_non_streaming` encodes one document instead of a stream.  `model` replaces the recorded
+    name unless it is empty.  `provider` is the member of the dialect's family whose variant to
+    encode.  Raises `NotRepresentable` if there is no turn, if the recording is partial, or if the
+    dialect cannot represent it.
     """
-    dialect = dialects.chat_dialects()[options.dialect_name]
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
         raise NotRepresentable(f"{cassette.file} is {outcome}; told again it would seem whole")
@@ -96,7 +78,7 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
             and _convert_token_counts(
                 turn.usage, recorded_dialect.token_counting, dialect.token_counting
             ),
-            model=options.model or turn.model or cassette.meta.model,
+            model=model or turn.model or cassette.meta.model,
         )
         for turn in turns
     )
@@ -106,7 +88,7 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
         recorded_unix_s = 0
     # Differs between takes of one request.
     seed = f"{cassette.meta.key} {cassette.response_end.sha256}"
-    context = EncodeContext(seed, recorded_unix_s, provider=options.provider)
+    context = EncodeContext(seed, recorded_unix_s, provider=provider)
     head, failure = cassette.response_head, turns[0].failure
     if failure and head.status >= _MIN_ERROR_STATUS:
         # A date, or a number without sense, is ignored.
@@ -116,12 +98,12 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
             head.status, failure, context, float(retry_after) if is_delay else None
         )
         if any(name.lower() not in _GENERIC_HEADERS for name, _ in head.headers):
-            return TranscodedResponse(response, (*losses, "the other headers of its error"))
-        return TranscodedResponse(response, tuple(losses))
-    request = dialect.sample_request(turns[0].model, stream=not options.is_non_streaming)
+            losses["the other headers of its error"] = None
+        return response, list(losses)
+    request = dialect.sample_request(turns[0].model, stream=not is_non_streaming)
     conversion_losses = dialect.representable_turns(request, turns, context).losses
     response = dialect.encode_response(request, turns, context)
-    return TranscodedResponse(response, (*losses, *conversion_losses))
+    return response, [*losses, *conversion_losses]
 
 
 def _without_provider_parts(turn: Turn) -> Turn:

@@ -37,7 +37,9 @@ def main() -> int:
     """Measure, print, and check the targets if requested; returns the exit code."""
     arguments = _parse_arguments()
     rows: list[Row] = []
-    for row in _measure(arguments.group or GROUPS, arguments.cassettes, is_quick=arguments.quick):
+    for row in _measure_groups(
+        arguments.group or GROUPS, arguments.cassettes, is_quick=arguments.quick
+    ):
         rows.append(row)
         print(f"measured: {row.group}: {row.name}", file=sys.stderr, flush=True)
     if arguments.json:
@@ -67,7 +69,7 @@ def _parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def _measure(groups: Sequence[str], library: Path, *, is_quick: bool) -> Iterator[Row]:
+def _measure_groups(groups: Sequence[str], library: Path, *, is_quick: bool) -> Iterator[Row]:
     measures = {
         "record": record_latency.measure,
         "replay": replay_speed.measure,

@@ -35,14 +35,15 @@ SPEED_TARGET_PERCENT: Final = 1.0
 """The accepted difference between the duration at 4x and a quarter of the duration."""
 
 _PACES: Final = ("profile:claude-sonnet-4-6", "50tps", "ttft=100..300ms,gap=5..30ms")
-_RECORDED_PACES: Final = ("recorded", "4x")
+RECORDED_PACES: Final = ("recorded", "4x")
+"""Paces that keep the recorded times, or divide them."""
 _LONG_EVENT_COUNT: Final = 10_000
 _DRIFT_EVENTS: Final = 100
 """Events at either end of a long stream, whose medians are compared."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """A request, and when each chunk of its response is due."""
 
     cassette: Cassette
@@ -66,11 +67,11 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Delays:
+class Delays:
     """The delays of the chunks of each response, in ms."""
 
-    replay_delays_ms: list[list[float]]
-    bare_delays_ms: list[list[float]]
+    replay_ms: list[list[float]]
+    bare_ms: list[list[float]]
 
 
 def measure(folder: Path, library: Path, *, is_quick: bool) -> Iterator[Row]:
@@ -100,7 +101,7 @@ def _load_streams(library: Path) -> Iterator[Cassette]:
             yield cassette
 
 
-def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
+def make_plan(cassette: Cassette, pace: str, ordinal: int) -> Plan:
     """The plan of a replay, computed by llm-proxy's own code."""
     rolls = make_seeded_draw(0, DEFAULT_SESSION, cassette.meta.key, ordinal)
     head_due_ms = due_ms = 0.0
@@ -117,17 +118,17 @@ def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
                 chunks.append(data)
             case _:
                 pass
-    return _Plan(cassette, head_due_ms, tuple(chunks_due_ms), tuple(chunks))
+    return Plan(cassette, head_due_ms, tuple(chunks_due_ms), tuple(chunks))
 
 
-def _measure_delays(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[list[float]]]:
+def _measure_delays(ports: Sequence[int], plans: Sequence[Plan]) -> list[list[list[float]]]:
     """The delays of the chunks in ms, by server and response.
 
     All requests are sent to all servers at the same time, responses 10 ms apart, so that other
     load on the machine affects all of them.  The first server is llm-proxy; others know plans by
     their numbers.
     """
-    sent: list[tuple[int, _Plan]] = []
+    sent: list[tuple[int, Plan]] = []
     socks: list[socket] = []
     requests: list[bytes] = []
     for number, plan in enumerate(plans):
@@ -146,18 +147,18 @@ def _measure_delays(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[l
     return delays_ms
 
 
-def _warm_up(port: int, plans: Sequence[_Plan], pace: str) -> None:
+def _warm_up(port: int, plans: Sequence[Plan], pace: str) -> None:
     """Make a replay read the recordings, which it does at the first request for each."""
-    fast_pace = "instant" if pace in _RECORDED_PACES else f"{pace},max-gap=1ms"
+    fast_pace = "instant" if pace in RECORDED_PACES else f"{pace},max-gap=1ms"
     for plan in plans:
         with socket_client.connect(port) as sock:
             request = plan.encode_request(port, "", f"{PACE_HEADER}: {fast_pace}")
             socket_client.send_request(sock, request)
 
 
-def _compare_delays(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> _Delays:
+def compare_delays(folder: Path, rounds: Sequence[Sequence[Plan]], pace: str) -> Delays:
     """The delays of llm-proxy and of the bare loop, measured at the same time."""
-    delays = _Delays([], [])
+    delays = Delays([], [])
     with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port:
         _warm_up(replay_port, rounds[0], pace)
         for plans in rounds:
@@ -166,8 +167,8 @@ def _compare_delays(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) 
             path.write_text(json.dumps(plans_by_path))
             with server_processes.run_reference_server("plans", str(path)) as bare_port:
                 replay_ms, bare_ms = _measure_delays((replay_port, bare_port), plans)
-            delays.replay_delays_ms.extend(replay_ms)
-            delays.bare_delays_ms.extend(bare_ms)
+            delays.replay_ms.extend(replay_ms)
+            delays.bare_ms.extend(bare_ms)
     return delays
 
 
@@ -178,12 +179,13 @@ def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int
     them, at random, from either server.
     """
     plans = [
-        [_make_plan(stream, pace, ordinal) for stream in streams]
-        for ordinal in range(2, rounds + 2)
+        [make_plan(stream, pace, ordinal) for stream in streams] for ordinal in range(2, rounds + 2)
     ]
-    delays = _compare_delays(folder, plans, pace)
-    replay_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.replay_delays_ms]
-    bare_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.bare_delays_ms]
+    delays = compare_delays(folder, plans, pace)
+    replay_ms, bare_ms = (
+        [fmean(map(abs, chunk_delays)) for chunk_delays in responses]
+        for responses in (delays.replay_ms, delays.bare_ms)
+    )
     added_ms = median(replay - bare for replay, bare in zip(replay_ms, bare_ms, strict=True))
     references = {"replay mean": fmean(replay_ms), "bare loop mean": fmean(bare_ms)}
     references |= median_p95(replay_ms, "replay") | median_p95(bare_ms, "bare loop")
@@ -193,10 +195,10 @@ def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int
 
 def _drift_row(folder: Path, long_stream: Cassette) -> Row:
     """How much later the last events of a long stream are than its first."""
-    delays = _compare_delays(folder, [[_make_plan(long_stream, "recorded", 2)]], "recorded")
+    delays = compare_delays(folder, [[make_plan(long_stream, "recorded", 2)]], "recorded")
     replay_ms, bare_ms = (
         abs(median(chunk_delays[-_DRIFT_EVENTS:]) - median(chunk_delays[:_DRIFT_EVENTS]))
-        for [chunk_delays] in (delays.replay_delays_ms, delays.bare_delays_ms)
+        for [chunk_delays] in (delays.replay_ms, delays.bare_ms)
     )
     name = f"drift over {len(long_stream.framed_messages) - 1} events"
     return Row("pace", name, replay_ms, "ms", {"bare loop": bare_ms}, DRIFT_TARGET_MS)
@@ -205,8 +207,8 @@ def _drift_row(folder: Path, long_stream: Cassette) -> Row:
 def _speed_row(folder: Path, long_stream: Cassette) -> Row:
     """The difference between the duration at 4x and a quarter of the duration."""
     durations_ms: dict[str, float] = {}
-    for pace in _RECORDED_PACES:
-        plan = _make_plan(long_stream, pace, 1)
+    for pace in RECORDED_PACES:
+        plan = make_plan(long_stream, pace, 1)
         with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as port:
             _warm_up(port, [plan], pace)
             [[delays_ms]] = _measure_delays((port,), [plan])

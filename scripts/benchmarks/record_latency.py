@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -31,7 +31,7 @@ _WARM_UP_ROUNDS: Final = 5
 """Rounds that do not count: imports, connections, caches."""
 _MIN_SAMPLES: Final = 12
 """The number of values that is enough for a median."""
-_ROUTES: Final = ("direct", "bare", "record")
+_DELAY_NAMES: Final = ("first byte", "later reads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,12 @@ class Load:
     """The number of concurrent streams."""
 
 
-@dataclass
-class Delays:
-    """The delays measured on one route."""
+Delays = dict[str, list[float]]
+"""The delays measured on one route, in ms.
 
-    first_byte_ms: list[float] = field(default_factory=list)
-    """From the first byte of the request to the first byte of the response."""
-    later_events_ms: list[float] = field(default_factory=list)
-    """From the provider's write of each later event to its arrival."""
+`first byte`: from the first byte of the request to the first byte of the response.
+`later reads`: from the provider's write of each later event to its arrival.
+"""
 
 
 def benchmark_loads(*, is_quick: bool) -> tuple[Load, ...]:
@@ -88,23 +86,21 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
 
 
 def _rows(load: Load, delays: Mapping[str, Delays]) -> Iterator[Row]:
-    for attribute, label in (("first_byte_ms", "first byte"), ("later_events_ms", "later reads")):
-        delays_ms: dict[str, list[float]] = {
-            route: getattr(route_delays, attribute) for route, route_delays in delays.items()
-        }
-        if len(delays_ms["record"]) < _MIN_SAMPLES:
+    for label in _DELAY_NAMES:
+        by_route = {route: route_delays[label] for route, route_delays in delays.items()}
+        if len(by_route["record"]) < _MIN_SAMPLES:
             continue
-        added_ms = median(delays_ms["record"]) - median(delays_ms["bare"])
+        added_ms = median(by_route["record"]) - median(by_route["bare"])
         references: dict[str, float] = {}
-        for route in _ROUTES:
-            references |= median_p95(delays_ms[route], route)
+        for route, values_ms in by_route.items():
+            references |= median_p95(values_ms, route)
         yield Row("record, later than bare aiohttp", f"{load.name}: {label}", added_ms, "ms",
                   references, TARGET_MS)  # fmt: skip
 
 
 def measure_delays(load: Load, ports: Mapping[str, int]) -> dict[str, Delays]:
     """The delays of a load on each route; the routes take turns."""
-    delays = {route: Delays() for route in ports}
+    delays: dict[str, Delays] = {route: {name: [] for name in _DELAY_NAMES} for route in ports}
     with ExitStack() as stack:
         socks = {
             route: [
@@ -117,9 +113,13 @@ def measure_delays(load: Load, ports: Mapping[str, int]) -> dict[str, Delays]:
         for number in range(-warm_up_rounds, load.rounds):
             order.append(order.pop(0))
             for route in order:
-                responses = _send_requests(load, number, ports[route], socks[route])
-                if number >= 0:
-                    _add_delays(delays[route], responses)
+                for response in _send_requests(load, number, ports[route], socks[route]):
+                    if number >= 0:
+                        delays[route]["first byte"].append(response.first_byte_ms)
+                        delays[route]["later reads"] += [
+                            (arrived - written) / 1e6
+                            for written, arrived in response.event_times_ns()[1:]
+                        ]
                 time.sleep(_PAUSE_S)
     return delays
 
@@ -137,14 +137,6 @@ def _send_requests(
         for index in range(len(socks))
     ]
     return socket_client.send_requests(socks, requests, _START_INTERVAL_S)
-
-
-def _add_delays(delays: Delays, responses: list[socket_client.TimedResponse]) -> None:
-    for response in responses:
-        delays.first_byte_ms.append(response.first_byte_ms)
-        delays.later_events_ms += [
-            (arrived - written) / 1e6 for written, arrived in response.event_times_ns()[1:]
-        ]
 
 
 def chat_body(size: int, nonce: str) -> bytes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 import server_processes
 import socket_client
+from pace_accuracy import RECORDED_PACES, compare_delays, make_plan
 from record_latency import chat_body
 from result_table import Row, median_p95
 
@@ -25,8 +24,8 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
     """Record a cassette, measure its replay, and yield the rows."""
     path = _record(folder)
     cassette = parse_cassette(str(path), path.read_bytes())
-    for speed, pace in ((1.0, "recorded"), (4.0, "4x")):
-        yield _accuracy_row(folder, cassette, speed, pace, 1 if is_quick else 5)
+    for pace in RECORDED_PACES:
+        yield _accuracy_row(folder, cassette, pace, 1 if is_quick else 5)
     yield _throughput_row(folder, cassette, 400 if is_quick else 4000)
 
 
@@ -46,31 +45,14 @@ def _record(folder: Path) -> Path:
     return path
 
 
-def _accuracy_row(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
-    due_times_ms = [read.at_ms / speed for read in cassette.reads]
-    plan = [(cassette.response_head_at_ms / speed, "")]
-    plan += [(read.at_ms / speed, read.received_bytes.decode("latin-1")) for read in cassette.reads]
-    plans_file = folder / "plans.json"
-    plans_file.write_text(json.dumps({"/v1/chat/completions": plan}))
-    errors_ms: dict[str, list[float]] = {"replay": [], "bare": []}
-    with (
-        server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port,
-        server_processes.run_reference_server("plans", str(plans_file)) as bare_port,
-    ):
-        for number in range(-1, rounds):  # the first is a warm-up
-            for route, port in (("replay", replay_port), ("bare", bare_port)):
-                with socket_client.connect(port) as sock:
-                    response = socket_client.send_request(sock, _chat_request(port))
-                if number >= 0:
-                    times_ms = zip(response.chunk_times_ms(), due_times_ms, strict=True)
-                    errors_ms[route] += [abs(actual - due) for actual, due in times_ms]
-    references = _summary("replay", errors_ms["replay"]) | _summary("bare loop", errors_ms["bare"])
-    value = median(errors_ms["replay"])
+def _accuracy_row(folder: Path, cassette: Cassette, pace: str, rounds: int) -> Row:
+    delays = compare_delays(folder, [[make_plan(cassette, pace, 2)]] * rounds, pace)
+    references: dict[str, float] = {}
+    for label, responses in (("replay", delays.replay_ms), ("bare loop", delays.bare_ms)):
+        errors_ms = [abs(delay_ms) for response in responses for delay_ms in response]
+        references |= median_p95(errors_ms, label) | {f"{label} max": max(errors_ms)}
+    value = references["replay median"]
     return Row("replay", f"offset error at {pace}", value, "ms", references, TARGET_MS)
-
-
-def _summary(label: str, values: list[float]) -> dict[str, float]:
-    return median_p95(values, label) | {f"{label} max": max(values)}
 
 
 def _throughput_row(folder: Path, cassette: Cassette, request_count: int) -> Row:

@@ -35,6 +35,9 @@ _SHOWN_LINES: Final = slice(4, 6)
 _BUSY_ERROR_MS: Final = 20.0
 """A larger timing error, in ms, occurs only on a machine that is busy with other things."""
 
+_FIGURES: Final = "{:>9}{:>11}{:>12}{:>7}{:>8}   {}"
+"""A row of the figures: times of the first and last read, median gap, reads, bytes, checksum."""
+
 LabelledText = tuple[str, str]
 """A label, often empty, and a line of text."""
 
@@ -68,13 +71,28 @@ def demo(keep: Path | None) -> None:
         ["llm-proxy demo: a stream recorded, its provider stopped, the recording played back"]
     )
     screen = _Screen()
-    result = _play(screen, keep)
-    columns = screen.text_columns
-    screen.show_lines(comparison_lines(result, columns, ascii_only=is_stdout_ascii_only()))
-    screen.show_lines(cassette_lines(result, columns, keep))
+
+    async def play() -> DemoResult:
+        from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it imports the server, which is slow
+
+        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
+            folder = Path(temporary)
+            return await stage.run_demo(
+                keep or folder / "cassettes",
+                folder / "spool",
+                on_step=lambda name, text: screen.show_lines([(name, text)]),
+                on_chunk_received=screen.show_received,
+            )
+
+    result = run_until_signal(play())
     differences = find_differences(result)
-    screen.show_lines(result_lines(result, differences))
-    screen.show_lines(_next_step_lines(result, keep))
+    for rows in (
+        comparison_lines(result, screen.text_columns, ascii_only=is_stdout_ascii_only()),
+        cassette_lines(result, screen.text_columns, keep),
+        result_lines(result, differences),
+        _next_step_lines(result, keep),
+    ):
+        screen.show_lines(rows)
     raise click.exceptions.Exit(1 if differences else 0)
 
 
@@ -85,90 +103,66 @@ class _Screen:
         self.text_columns = min(terminal_columns(), _MAX_COLUMNS) - _INDENT
         self._codec = framing.new_codec("sse")
         self._column = 0
+        """Width of the streamed text on the current line; 0 at the beginning of a line."""
 
     def show_lines(self, rows: Sequence[LabelledText]) -> None:
         """Print an empty line, then these rows."""
         if self._column:
-            self._write_text("\n")
+            click.echo()
         self._column = 0
         print_lines(
             ["", *((StyledText(f"{name:<{_INDENT}}", "bold"), text) for name, text in rows)]
         )
 
-    def show_received(self, data: bytes) -> None:
+    def show_received(self, read: Read) -> None:
         """Print the chat text in bytes that the client received, wrapped at word boundaries."""
-        for message in self._codec.feed(data):
+        for message in self._codec.feed(read.received_bytes):
             event = parse_event(message).data or b""
             if event.startswith(b"{"):
                 for choice in orjson.loads(event)["choices"]:
                     self._show_word(choice["delta"].get("content", ""))
 
     def _show_word(self, word: str) -> None:
+        line_break = ""
         if self._column and self._column + display.display_width(word) > self.text_columns:
-            self._write_text("\n")
-            self._column = 0
+            line_break, self._column = "\n", 0
         if self._column == 0 and word:
-            self._write_text(" " * _INDENT + _QUOTE_PREFIX)
+            line_break += " " * _INDENT + _QUOTE_PREFIX
             self._column = len(_QUOTE_PREFIX)
-        shown = word if self._column > len(_QUOTE_PREFIX) else word.lstrip()
-        self._write_text(shown)
-        self._column += display.display_width(shown)
-
-    def _write_text(self, text: str) -> None:
+            word = word.lstrip()
+        self._column += display.display_width(word)
         encoding = sys.stdout.encoding or "ascii"
-        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-
-
-def _play(screen: _Screen, keep: Path | None) -> DemoResult:
-    """Play the demo, in a temporary folder but for the cassettes to `keep`."""
-    from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it imports the server, which is slow
-
-    async def play_in_temporary_folder() -> DemoResult:
-        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
-            folder = Path(temporary)
-            return await stage.run_demo(
-                keep or folder / "cassettes",
-                folder / "spool",
-                on_step=lambda name, text: screen.show_lines([(name, text)]),
-                on_chunk_received=lambda read: screen.show_received(read.received_bytes),
-            )
-
-    return run_until_signal(play_in_temporary_folder())
+        click.echo((line_break + word).encode(encoding, "replace").decode(encoding), nl=False)
 
 
 def comparison_lines(result: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:
     """The timelines of the recording and the replay, and a table of their figures."""
-    recorded, replayed = result.cassette.reads, result.replayed_response.reads
-    end_ms = max(read.at_ms for read in (*recorded, *replayed))
-    both = {"recorded": recorded, "replayed": replayed}
+    both = {"recorded": result.cassette.reads, "replayed": result.replayed_response.reads}
+    end_ms = max(read.at_ms for reads in both.values() for read in reads)
     middle, end = f"{end_ms / 2000:.1f} s", f"{end_ms / 1000:.1f} s"
-    half = width // 2
-    errors = [abs(one.at_ms - other.at_ms) for one, other in zip(recorded, replayed, strict=False)]
+    errors = [abs(one.at_ms - other.at_ms) for one, other in zip(*both.values(), strict=False)]
     median = statistics.median(errors)
     busy = "; this machine is busy" if max(errors) > _BUSY_ERROR_MS else ""
     return [
-        ("timeline", f"{'0':<{half}}{middle:<{width - half - len(end)}}{end}"),
+        ("timeline", f"{'0':<{width // 2}}{middle:<{width - width // 2 - len(end)}}{end}"),
         *(
             (name, timeline.render_sparkline(reads, end_ms, width, ascii_only=ascii_only))
             for name, reads in both.items()
         ),
         ("", ""),
-        ("", _align_columns("first", "last", "median gap", "reads", "bytes", "sha256")),
-        *((name, _timing_row(reads)) for name, reads in both.items()),
+        ("", _FIGURES.format("first", "last", "median gap", "reads", "bytes", "sha256")),
+        *((name, _figures_row(reads)) for name, reads in both.items()),
         ("", f"largest error of any read {max(errors):.1f} ms, median {median:.1f} ms{busy}"),
     ]
 
 
-def _timing_row(reads: Sequence[Read]) -> str:
-    gaps = [after.at_ms - before.at_ms for before, after in pairwise(reads)]
+def _figures_row(reads: Sequence[Read]) -> str:
+    gap_ms = statistics.median(after.at_ms - before.at_ms for before, after in pairwise(reads))
+    times_ms = (reads[0].at_ms, reads[-1].at_ms, gap_ms)
     body = b"".join(read.received_bytes for read in reads)
-    times_ms = (reads[0].at_ms, reads[-1].at_ms, statistics.median(gaps))
-    first, last, gap = (f"{time_ms:.1f} ms" for time_ms in times_ms)
-    return _align_columns(first, last, gap, f"{len(reads)}", f"{len(body):,}", _short_sha256(body))
-
-
-def _align_columns(first: str, last: str, gap: str, reads: str, size: str, checksum: str) -> str:
-    return f"{first:>9}{last:>11}{gap:>12}{reads:>7}{size:>8}   {checksum}"
+    return _FIGURES.format(
+        *(f"{ms:.1f} ms" for ms in times_ms), len(reads), f"{len(body):,}", _short_sha256(body)
+    )
 
 
 def _short_sha256(body: bytes) -> str:
@@ -195,10 +189,9 @@ def find_differences(result: DemoResult) -> list[str]:
     cassette, sent_body = result.cassette, result.provider_response_body
     live, replayed = result.live_response, result.replayed_response
     outcome = cassette_outcome(cassette)
-
-    def sizes(reads: Sequence[Read]) -> list[int]:
-        return [len(read.received_bytes) for read in reads]
-
+    recorded_sizes, replayed_sizes = (
+        [len(read.received_bytes) for read in reads] for reads in (cassette.reads, replayed.reads)
+    )
     checks = {
         f"the cassette is {outcome}": outcome.is_complete,
         "the recording passed other bytes on than the provider sent": live.body == sent_body,
@@ -206,7 +199,7 @@ def find_differences(result: DemoResult) -> list[str]:
         == sent_body,
         "the replay has another status": replayed.status == live.status == 200,
         "the replay has other bytes than were recorded": replayed.body == cassette.response_body,
-        "the replay is cut into other reads": sizes(replayed.reads) == sizes(cassette.reads),
+        "the replay is cut into other reads": replayed_sizes == recorded_sizes,
     }
     return [label for label, fine in checks.items() if not fine]
 
@@ -221,7 +214,6 @@ def result_lines(result: DemoResult, differences: Sequence[str]) -> list[Labelle
 
 
 def _next_step_lines(result: DemoResult, keep: Path | None) -> list[LabelledText]:
-    """Commands to run next."""
     shown = "ls"
     if keep is not None:
         shown = f"show {display.shell_quoted_path(keep / result.cassette_relative_path)}"
@@ -231,8 +223,5 @@ def _next_step_lines(result: DemoResult, keep: Path | None) -> list[LabelledText
         "llm-proxy replay -- python app.py": "the same answers: no key, no network",
     }
     width = max(map(len, steps)) + 2
-    labels = ("next", "", "")
-    return [
-        (label, f"{command:<{width}}{text}")
-        for label, (command, text) in zip(labels, steps.items(), strict=True)
-    ]
+    first, *others = (f"{command:<{width}}{text}" for command, text in steps.items())
+    return [("next", first), *(("", line) for line in others)]

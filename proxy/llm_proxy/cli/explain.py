@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +25,12 @@ from llm_proxy.cli.options import (
 )
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.diff.documents import displayable_leaves, json_leaves
+from llm_proxy.diff.documents import displayable_leaves, find_differences, json_leaves
 from llm_proxy.display import count_with_noun, escape_line, format_percent
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header_value
+from llm_proxy.matching import key_document
 from llm_proxy.miss_report import MissReport
-from llm_proxy.misses.key_explanation import AppliedRule, KeyExplanation, explain_key
 from llm_proxy.misses.report import (
     FULL_LIMITS,
     difference_line,
@@ -95,8 +95,8 @@ def explain(
     rules = matching.EXACT_MATCH if match.is_exact else fields["normalise"]
     takes = LibraryTakes(library, allow_partial=allow_partial, rules=rules)
     headers = _parse_header_lines(fields["headers"])
-    candidates = _candidate_requests(library, request, path)
-    session = fields["session"] or candidates.cassette_session or DEFAULT_SESSION
+    candidates, cassette_session = _candidate_requests(library, request, path)
+    session = fields["session"] or cassette_session or DEFAULT_SESSION
     settings = RoutingSettings(session, rules)
     routed_candidates = [
         route_request(
@@ -105,38 +105,29 @@ def explain(
             lambda: 0.0,
             settings=settings,
         )
-        for candidate in candidates.requests
+        for candidate in candidates
     ]
     routed = routed_candidates[0]
-    if len(routed_candidates) > 1:
+    if len(routed_candidates) > 1:  # the path was guessed from the body
         routed = max(routed_candidates, key=takes.best_similarity)
-    if candidates.is_path_guessed:
         print_note(
             f"no path was given: explained for {routed.request.method} "
             f"{routed.stored_request.path}; --path says another"
         )
     explanation = _explain_request(routed, takes, match.minimum_similarity)
     if as_json:
-        print_json(_explanation_document(explanation))
+        print_json(explanation)
     else:
-        print_lines(_explanation_lines(explanation))
-    is_answered = explanation.miss_report is None or explanation.similarity_and_takes is not None
+        print_lines(_explanation_lines(explanation, routed))
+    is_answered = explanation["miss"] is None or explanation["nearest"] is not None
     raise click.exceptions.Exit(0 if is_answered else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _CandidateRequests:
-    """The requests that REQUEST may stand for: several where the path is guessed from the body."""
+def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Request], str]:
+    """The requests that REQUEST may stand for, and the session of a cassette, else an empty text.
 
-    requests: Sequence[Request]
-    cassette_session: str = ""
-    """Session of the cassette that the request was read from; empty for other input."""
-    is_path_guessed: bool = False
-    """Whether the path was guessed, as none was given."""
-
-
-def _candidate_requests(library: Library, name: str, path: str) -> _CandidateRequests:
-    """The requests for REQUEST: a JSON file, `-` for stdin, or a cassette; `path` of `--path`.
+    REQUEST is a JSON file, `-` for stdin, or a cassette.  There are several where no `path` is
+    given: it is guessed from the body.
 
     Raises `UsageError` for invalid input, and `CassetteError` for a cassette that cannot be read.
     """
@@ -145,7 +136,7 @@ def _candidate_requests(library: Library, name: str, path: str) -> _CandidateReq
         meta, stored = library.read_opening(_find_named_cassette(library, name))
         # `/~NAME` selects the provider, which the path alone may not.
         request = replace(stored, path=f"/~{meta.provider}{stored.path}")
-        return _CandidateRequests((request,), meta.session)
+        return [request], meta.session
     document = read_json_object(
         name,
         "the body of a request, or an object with method, path, headers and body",
@@ -154,16 +145,16 @@ def _candidate_requests(library: Library, name: str, path: str) -> _CandidateReq
         else f"{name} is empty: give a file with the JSON body of a request",
     )
     if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():
-        return _CandidateRequests((_request_from_document(name, document),))
+        return [_request_from_document(name, document)], ""
     if path:
-        return _CandidateRequests((response_encoding.json_post_request(path, document),))
+        return [response_encoding.json_post_request(path, document)], ""
     guesses = list(_guess_chat_requests(document))
     if not guesses:
         raise UsageError(
             f"{name} asks for a turn in no dialect that is known: say its path, such as "
             "--path /v1/embeddings"
         )
-    return _CandidateRequests(guesses, is_path_guessed=True)
+    return guesses, ""
 
 
 def _find_named_cassette(library: Library, name: str) -> Path:
@@ -241,44 +232,64 @@ def _parse_header_lines(lines: Sequence[str]) -> Headers:
     return tuple((name.strip(), value.strip()) for name, _, value in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Explanation:
-    """Everything that `explain` shows for a request."""
-
-    routed_request: RoutedRequest
-    key_explanation: KeyExplanation
-    take_files_by_session: Mapping[str, Sequence[str]]
-    """The files of the takes for the request, by session; its own session comes first."""
-    miss_report: MissReport | None
-    """Why no take answers in its session; None where one does."""
-    similarity_and_takes: tuple[float, Sequence[str]] | None
-    """Similarity (0 to 1) and takes of the nearest cassette, where `--match nearest` allows it."""
-
-
 def _explain_request(
     routed: RoutedRequest, takes: LibraryTakes, min_similarity: float | None
-) -> _Explanation:
-    sessions = dict.fromkeys((routed.session, *takes.sessions_with_key(routed.key)))
-    found_takes = {
-        session: [take.file for take in takes.find_takes(session, routed.key)]
-        for session in sessions
-    }
-    take_files = {session: files for session, files in found_takes.items() if files}
-    miss = similar_takes = None
-    if routed.session not in take_files:
+) -> dict[str, Any]:
+    """The explanation as a JSON document."""
+    requested = document = key_document(routed.provider, routed.stored_request)
+    rules: list[dict[str, Any]] = []
+    for rule in routed.match_rules.rules:
+        for step in rule.preset_rules or (rule,):
+            normalized = step.normalize_document(document)
+            found = find_differences(normalized.document, document)
+            rules.append(
+                {
+                    "rule": f"{rule}: {step}" if rule.preset_rules else str(rule),
+                    "changed": [
+                        {"path": change.path, "before": change.stored, "after": change.requested}
+                        for change in found.differences
+                    ],
+                    "more": found.further_count,
+                    "names": dict(normalized.value_by_alias),
+                }
+            )
+            document = normalized.document
+    answers: dict[str, list[str]] = {}  # those of its own session come first
+    for session in dict.fromkeys((routed.session, *takes.sessions_with_key(routed.key))):
+        if files := [take.file for take in takes.find_takes(session, routed.key)]:
+            answers[session] = files
+    miss = nearest = None
+    if routed.session not in answers:
         miss = takes.explain_miss(routed, FULL_LIMITS).report
-        found = None
-        if min_similarity is not None:
-            found = takes.similar_takes(routed, min_similarity)
-        if found is not None:
-            similar_takes = found.similarity, [take.file for take in found.takes]
-    return _Explanation(routed, explain_key(routed), take_files, miss, similar_takes)
+        if min_similarity is not None and (similar := takes.similar_takes(routed, min_similarity)):
+            files = [take.file for take in similar.takes]
+            nearest = {"likeness": similar.similarity, "files": files}
+    return {
+        "explain": _DOCUMENT_VERSION,
+        "asked": {
+            "method": requested.method,
+            "provider": requested.provider,
+            "path": requested.path,
+            "model": routed.model,
+            "session": routed.session,
+            "dialect": routed.dialect.name,
+        },
+        "query": requested.query,
+        "headers": requested.headers,
+        "body": requested.body_kind,
+        "values": displayable_leaves(document),
+        "rules": rules,
+        "key_rules": matching.KEY_RULES_VERSION,
+        "key": routed.key,
+        "answers": [{"session": session, "files": files} for session, files in answers.items()],
+        "miss": miss,
+        "nearest": nearest,
+    }
 
 
-def _explanation_lines(explanation: _Explanation) -> Iterator[Line]:
+def _explanation_lines(explanation: Mapping[str, Any], routed: RoutedRequest) -> Iterator[Line]:
     """The explanation as lines of text."""
-    routed, key = explanation.routed_request, explanation.key_explanation
-    document = key.initial_document
+    document = key_document(routed.provider, routed.stored_request)
     model = f" ({routed.model})" if routed.model else ""
     yield _labelled_line(
         "request", f"{document.method} {document.path}{model}, session {routed.session}"
@@ -294,83 +305,34 @@ def _explanation_lines(explanation: _Explanation) -> Iterator[Line]:
         f"{document.body_kind}, {count_with_noun(values, 'value')}; key rules "
         f"{matching.KEY_RULES_VERSION}",
     )
-    if not key.applied_rules:
+    if not explanation["rules"]:
         yield _labelled_line("rules", "none: every value counts")
-    for applied_rule in key.applied_rules:
-        yield from _applied_rule_lines(applied_rule)
+    for rule in explanation["rules"]:
+        count = len(rule["changed"]) + rule["more"]
+        changed = count_with_noun(count, "value") if count else "nothing"
+        yield _labelled_line("rule", f"{rule['rule']} changes {changed}")
+        for change in rule["changed"]:
+            before, after = (
+                escape_line(change[when])[:_MAX_RULE_VALUE_CHARS] for when in ("before", "after")
+            )
+            yield f"  {escape_line(change['path'])}: {before} → {after or 'does not count'}"
+        if rule["more"]:
+            yield f"  and {rule['more']:,} more"
+        for name, value in list(rule["names"].items())[:_MAX_SHOWN_NAMES]:
+            yield f"  {name} is {escape_line(value)[:_MAX_RULE_VALUE_CHARS]}"
+        if (more := len(rule["names"]) - _MAX_SHOWN_NAMES) > 0:
+            yield f"  and {count_with_noun(more, 'name')} more"
     yield _labelled_line("key", routed.key)
-    for session, files in explanation.take_files_by_session.items():
-        takes = count_with_noun(len(files), "take")
-        yield _labelled_line("answers", f"session {session}: {takes}", "good")
-        yield from (f"  {escape_line(file)}" for file in files)
-    if explanation.miss_report is not None:
-        yield from _miss_lines(explanation.miss_report)
-    if explanation.similarity_and_takes is not None:
-        similarity, similar_files = explanation.similarity_and_takes
-        alike = f"answers, {format_percent(similarity)} alike"
+    for answer in explanation["answers"]:
+        takes = count_with_noun(len(answer["files"]), "take")
+        yield _labelled_line("answers", f"session {answer['session']}: {takes}", "good")
+        yield from (f"  {escape_line(file)}" for file in answer["files"])
+    if explanation["miss"] is not None:
+        yield from _miss_lines(explanation["miss"])
+    if (nearest := explanation["nearest"]) is not None:
+        alike = f"answers, {format_percent(nearest['likeness'])} alike"
         yield _labelled_line("nearest", alike, "doubtful")
-        yield from (f"  {escape_line(file)}" for file in similar_files)
-
-
-def _explanation_document(explanation: _Explanation) -> dict[str, Any]:
-    """The explanation as a JSON document."""
-    routed, key = explanation.routed_request, explanation.key_explanation
-    document, miss_report = key.initial_document, explanation.miss_report
-    nearest = None
-    if explanation.similarity_and_takes is not None:
-        similarity, files = explanation.similarity_and_takes
-        nearest = {"likeness": similarity, "files": files}
-    return {
-        "explain": _DOCUMENT_VERSION,
-        "asked": {
-            "method": document.method,
-            "provider": document.provider,
-            "path": document.path,
-            "model": routed.model,
-            "session": routed.session,
-            "dialect": routed.dialect.name,
-        },
-        "query": document.query,
-        "headers": document.headers,
-        "body": document.body_kind,
-        "values": displayable_leaves(key.final_document),
-        "rules": [
-            {
-                "rule": applied_rule.rule,
-                "changed": [
-                    {"path": change.path, "before": change.stored, "after": change.requested}
-                    for change in applied_rule.changes
-                ],
-                "more": applied_rule.further_count,
-                "names": dict(applied_rule.value_by_alias),
-            }
-            for applied_rule in key.applied_rules
-        ],
-        "key_rules": matching.KEY_RULES_VERSION,
-        "key": routed.key,
-        "answers": [
-            {"session": session, "files": files}
-            for session, files in explanation.take_files_by_session.items()
-        ],
-        "miss": None if miss_report is None else asdict(miss_report),
-        "nearest": nearest,
-    }
-
-
-def _applied_rule_lines(applied_rule: AppliedRule) -> Iterator[Line]:
-    count = len(applied_rule.changes) + applied_rule.further_count
-    changed = count_with_noun(count, "value") if applied_rule.changes else "nothing"
-    yield _labelled_line("rule", f"{applied_rule.rule} changes {changed}")
-    for change in applied_rule.changes:
-        before = escape_line(change.stored)[:_MAX_RULE_VALUE_CHARS]
-        after = escape_line(change.requested)[:_MAX_RULE_VALUE_CHARS]
-        yield f"  {escape_line(change.path)}: {before} → {after or 'does not count'}"
-    if applied_rule.further_count:
-        yield f"  and {applied_rule.further_count:,} more"
-    for name, value in list(applied_rule.value_by_alias.items())[:_MAX_SHOWN_NAMES]:
-        yield f"  {name} is {escape_line(value)[:_MAX_RULE_VALUE_CHARS]}"
-    if (more := len(applied_rule.value_by_alias) - _MAX_SHOWN_NAMES) > 0:
-        yield f"  and {count_with_noun(more, 'name')} more"
+        yield from (f"  {escape_line(file)}" for file in nearest["files"])
 
 
 def _miss_lines(miss_report: MissReport) -> Iterator[Line]:

@@ -27,7 +27,7 @@ from llm_proxy.exporting import (
 )
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
-from llm_proxy.transcoding import TranscodeOptions, transcode
+from llm_proxy.transcoding import transcode
 
 _DIALECT_OPTIONS: Final = ("whole", "model", "provider", "head")
 _FORMAT_OPTIONS: Final = ("all_of_them", "upstream", "through")
@@ -102,25 +102,28 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
 
 def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) -> tuple[bytes, str]:
     """A response in another dialect, and the note about it.  Raises `UsageError`."""
-    options = TranscodeOptions(
-        values["dialect"], values["whole"], values["model"], values["provider"] or ""
-    )
-    if options.provider not in ("", *_CHAT_DIALECTS[options.dialect_name].provider_variants):
-        speakers = (name for name, dialect in _CHAT_DIALECTS.items() if dialect.provider_variants)
+    dialect, provider = _CHAT_DIALECTS[values["dialect"]], values["provider"] or ""
+    if provider not in ("", *dialect.provider_variants):
+        speakers = (name for name, other in _CHAT_DIALECTS.items() if other.provider_variants)
         raise UsageError(
-            f"--provider chooses among those who speak {', '.join(speakers)}: not "
-            f"{options.dialect_name}"
+            f"--provider chooses among those who speak {', '.join(speakers)}: not {dialect.name}"
         )
-    if not options.model.isprintable():
+    if not values["model"].isprintable():
         raise UsageError("--model must be printable")
     cassette = load_named_cassette(library, name)
-    transcoded = transcode(cassette, options)
-    data = b"".join(transcoded.response.framed_messages)
+    response, losses = transcode(
+        cassette,
+        dialect,
+        is_non_streaming=values["whole"],
+        model=values["model"],
+        provider=provider,
+    )
+    data = b"".join(response.framed_messages)
     if values["head"]:
-        lines = (*head_lines(transcoded.response.head), "", "")
+        lines = (*head_lines(response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data
-    note = f"{cassette.file}, told again as {options.dialect_name}: not a replay"
-    if losses := transcoded.losses:
+    note = f"{cassette.file}, told again as {dialect.name}: not a replay"
+    if losses:
         note += f"; left out: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
         if len(losses) > _MAX_SHOWN_LOSSES:
             note += f", and {len(losses) - _MAX_SHOWN_LOSSES} more"

@@ -4,8 +4,7 @@
 
 `word_index` preselects candidates among very many cassettes; `nearest` finds the most similar one;
 `report` finds the rules with which it would match, and builds values for error pages and journals,
-and text for exceptions and logs; `run_summary` summarises the misses of a run; `key_explanation`
-explains how a key is derived.
+and text for exceptions and logs; `run_summary` summarises the misses of a run.
 """
 
 from llm_proxy.misses.nearest import CassetteCandidate, RankedCandidate, rank_candidates

@@ -63,7 +63,6 @@ class DemoResult:
     cassette_relative_path: Path
     """The cassette's path relative to its library."""
     cassette_file_content: bytes
-    """The bytes of the cassette's file."""
 
 
 async def run_demo(
@@ -137,49 +136,36 @@ async def send_question(
     Raises `LlmProxyError` for an invalid or incomplete response.
     """
     address = url.removeprefix("http://")
-    head = (
+    request_head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json"
         f"\r\nAccept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    reader, writer = await _connect(address)
+    loop = asyncio.get_running_loop()
+    reads: list[Read] = []
+    reader, writer = await asyncio.open_connection(*address.split(":"))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            writer.write(head.encode() + body)
-            await writer.drain()
-            return await _receive_response(reader, on_chunk_received)
+            writer.write(request_head.encode() + body)
+            started_at_s = loop.time()
+            head = await reader.readuntil(b"\r\n\r\n")
+            is_stream = b"\r\ntransfer-encoding: chunked\r\n" in head.lower()
+            while is_stream and (chunk_bytes := int(await reader.readuntil(b"\r\n"), 16)):
+                data = (await reader.readexactly(chunk_bytes + 2))[:-2]
+                reads.append(Read((loop.time() - started_at_s) * 1000, data))
+                on_chunk_received(reads[-1])
     except (OSError, EOFError, ValueError) as error:
         raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
     finally:
         writer.close()
-
-
-async def _connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, _, port = address.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
-
-
-async def _receive_response(
-    reader: asyncio.StreamReader, on_chunk_received: Callable[[Read], None]
-) -> ReceivedResponse:
-    loop = asyncio.get_running_loop()
-    started_at_s = loop.time()
-    head = await reader.readuntil(b"\r\n\r\n")
-    if b"\r\ntransfer-encoding: chunked\r\n" not in head.lower():
-        raise ValueError(f"it is no stream: {head[:40]!r}")
-    reads: list[Read] = []
-    while chunk_bytes := int(await reader.readuntil(b"\r\n"), 16):
-        data = (await reader.readexactly(chunk_bytes + 2))[:-2]
-        reads.append(Read((loop.time() - started_at_s) * 1000, data))
-        on_chunk_received(reads[-1])
     if not reads:
-        raise ValueError("no body")
+        raise LlmProxyError(f"the demo's client got no whole answer, but {head[:40]!r}")
     return ReceivedResponse(int(head.split(b" ", 2)[1]), tuple(reads))
 
 
 async def _verify_stopped(address: str) -> str:
     """The error of connecting to the stopped provider.  Raises `LlmProxyError` if it answers."""
     try:
-        _, writer = await _connect(address)
+        _, writer = await asyncio.open_connection(*address.split(":"))
     except OSError as error:
         return f'connecting to {address} says "{os.strerror(error.errno or 0)}"'
     writer.close()
@@ -189,42 +175,29 @@ async def _verify_stopped(address: str) -> str:
 @asynccontextmanager
 async def run_provider(reads: Sequence[Read]) -> AsyncIterator[str]:
     """A provider that streams these reads, on a free port: its address; on exit it is stopped."""
-    connection_tasks: set[asyncio.Task[None]] = set()
 
-    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(_serve_connection(reader, writer, reads))
-        connection_tasks.add(task)
-        task.add_done_callback(connection_tasks.discard)
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            # The client may go, or the demo be stopped, while this streams.
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+                await reader.readexactly(int(length[1]) if length else 0)
+                started_at_s = loop.time()
+                writer.write(_RESPONSE_HEAD)
+                for read in reads:
+                    await asyncio.sleep(started_at_s + read.at_ms / 1000 - loop.time())
+                    writer.write(b"%x\r\n%b\r\n" % (len(read.received_bytes), read.received_bytes))
+                    await writer.drain()
+                writer.write(b"0\r\n\r\n")
+                await writer.drain()
+        finally:
+            writer.close()
 
-    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     try:
         yield f"{host}:{port}"
     finally:
         server.close()
-        unfinished = tuple(connection_tasks)
-        for task in unfinished:
-            task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
-        await server.wait_closed()
-
-
-async def _serve_connection(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reads: Sequence[Read]
-) -> None:
-    loop = asyncio.get_running_loop()
-    try:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client has gone
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
-            await reader.readexactly(int(length[1]) if length else 0)
-            started_at_s = loop.time()
-            writer.write(_RESPONSE_HEAD)
-            for read in reads:
-                await asyncio.sleep(started_at_s + read.at_ms / 1000 - loop.time())
-                writer.write(b"%x\r\n%b\r\n" % (len(read.received_bytes), read.received_bytes))
-                await writer.drain()
-            writer.write(b"0\r\n\r\n")
-            await writer.drain()
-    finally:
-        writer.close()
