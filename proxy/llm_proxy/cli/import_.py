@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -64,8 +64,11 @@ _STATUS_STYLES: Final[Mapping[ImportStatus, str]] = {
     "partly imported": "doubtful",
     "refused": "bad",
 }
+_UNITS: Final = ("exchange", "fixture")
 _MAX_SHOWN_REFUSALS: Final = 40
 """Lines of refusals that are shown; --json has all."""
+
+_FileDocument = Mapping[str, Any]
 
 
 def _check_provider_name(name: str) -> None:
@@ -159,30 +162,32 @@ def import_(
     )
     own_names = names if session_per_file else {}
     importer = Importer(library, settings, own_names, dry_run, fields["scenarios"], names)
-    rows = list(map(_import_row, importer.import_files(paths_with_progress(files))))
+    documents: list[_FileDocument] = []
+    losses: dict[str, Counter[ImportLoss]] = {unit: Counter() for unit in _UNITS}
+    for report in importer.import_files(paths_with_progress(files)):
+        # The report itself holds whole cassettes.
+        documents.append(_file_document(report))
+        losses[_unit_of(documents[-1])].update(report.loss_counts)
     if as_json:
-        print_json(_import_document(library, rows, is_dry_run=dry_run))
+        print_json(
+            {
+                "library": library.root,
+                "dry_run": dry_run,
+                "files": documents,
+                "sum": _sum_document(documents, losses),
+            }
+        )
     else:
-        _print_report(library, rows, is_dry_run=dry_run)
-    has_refusals = any(row.document["refused"] or row.document["why"] for row in rows)
+        _print_report(library, documents, losses, is_dry_run=dry_run)
+    has_refusals = any(document["refused"] or document["why"] for document in documents)
     raise click.exceptions.Exit(1 if has_refusals else 0)
 
 
-class _ImportRow(NamedTuple):
-    """The result of importing one file, without its content."""
-
-    unit: str
-    """What its counts are of: `exchange`, or `fixture` for a file that becomes scenarios."""
-    document: Mapping[str, Any]
-    """The result as `--json` prints it."""
-    losses: Counter[ImportLoss]
-
-
-def _import_row(report: FileReport) -> _ImportRow:
-    unit = "fixture" if report.format == aimock.TITLE else "exchange"
+def _file_document(report: FileReport) -> _FileDocument:
+    """The result of importing one file, as `--json` prints it."""
+    unit = _unit_of({"format": report.format})
     exchanges = [result for result in report.results if isinstance(result, ImportedExchange)]
-    losses = report.loss_counts
-    document = {
+    return {
         "file": path_as_unicode_text(report.path),
         "format": report.format or None,
         "result": report.status,
@@ -195,18 +200,55 @@ def _import_row(report: FileReport) -> _ImportRow:
             if isinstance(result, RefusedItem)
         ],
         "why": report.why or None,
-        "lost": {loss.name: count for loss, count in losses.items()},
+        "lost": {loss.name: count for loss, count in report.loss_counts.items()},
         "cassettes": [exchange.path for exchange in exchanges if exchange.path],
         "scenarios": report.scenario_path,
     }
-    return _ImportRow(unit, document, losses)
 
 
-def _print_report(library: Library, rows: Sequence[_ImportRow], *, is_dry_run: bool) -> None:
+def _unit_of(document: _FileDocument) -> str:
+    """What the counts of a file are of: `exchange`, or `fixture` if it becomes scenarios."""
+    return "fixture" if document["format"] == aimock.TITLE else "exchange"
+
+
+def _sum_document(
+    documents: Sequence[_FileDocument], losses: Mapping[str, Counter[ImportLoss]]
+) -> dict[str, Any]:
+    files = Counter(document["result"] for document in documents)
+    counts = {
+        f"{unit}s": _count_results([item for item in documents if _unit_of(item) == unit])
+        for unit in _UNITS
+    }
+    return {
+        "files": {status: files[status] for status in _STATUS_STYLES},
+        **counts,
+        "lost": {
+            loss.name: {f"{unit}s": count, "text": loss.effect}
+            for unit, unit_losses in losses.items()
+            for loss, count in unit_losses.most_common()
+        },
+    }
+
+
+def _count_results(documents: Sequence[_FileDocument]) -> dict[str, int]:
+    return {
+        "imported": sum(document["imported"] for document in documents),
+        "there before": sum(document["there_before"] for document in documents),
+        "refused": sum(len(document["refused"]) for document in documents),
+    }
+
+
+def _print_report(
+    library: Library,
+    documents: Sequence[_FileDocument],
+    losses: Mapping[str, Counter[ImportLoss]],
+    *,
+    is_dry_run: bool,
+) -> None:
     """Print a table of the files, the refusals, the losses and a summary."""
     cells: list[Sequence[str]] = []
     refusals: list[str] = []
-    for unit, document, _ in rows:
+    for document in documents:
         file, status, refused = document["file"], document["result"], document["refused"]
         cells.append(
             (
@@ -219,58 +261,44 @@ def _print_report(library: Library, rows: Sequence[_ImportRow], *, is_dry_run: b
                 ", ".join(document["lost"]),
             )
         )
+        unit = _unit_of(document)
         refusals += [f"{file}, {unit} {item[unit]}: {item['why']}" for item in refused]
         if document["why"]:
             refusals.append(f"{file}: {document['why']}")
-    if rows:
+    if documents:
         print_table(_COLUMNS, cells)
     else:
         print_note("there is no file to import")
     print_lines(StyledText(refusal, "bad") for refusal in refusals[:_MAX_SHOWN_REFUSALS])
     if len(refusals) > _MAX_SHOWN_REFUSALS:
         print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals: see --json")
-    rows_by_unit = _rows_by_unit(rows)
-    for unit, some in rows_by_unit.items():
-        for loss, count in _count_losses(some).most_common():
+    for unit, unit_losses in losses.items():
+        for loss, count in unit_losses.most_common():
             print_note(f"{loss.name}, of {count_with_noun(count, unit)}: {loss.effect}")
-    for unit, some in rows_by_unit.items():
-        print_note(_summary_line(library, unit, some, is_dry_run=is_dry_run))
-
-
-def _count_losses(rows: Iterable[_ImportRow]) -> Counter[ImportLoss]:
-    losses: Counter[ImportLoss] = Counter()
-    for row in rows:
-        losses.update(row.losses)
-    return losses
-
-
-def _rows_by_unit(rows: Sequence[_ImportRow]) -> dict[str, list[_ImportRow]]:
-    """The rows of each unit that there is, exchanges first."""
-    found: dict[str, list[_ImportRow]] = {}
-    for row in sorted(rows, key=lambda row: row.unit):
-        found.setdefault(row.unit, []).append(row)
-    return found
+    for unit in _UNITS:
+        if of_unit := [document for document in documents if _unit_of(document) == unit]:
+            print_note(_summary_line(library, unit, of_unit, is_dry_run=is_dry_run))
 
 
 def _summary_line(
-    library: Library, unit: str, rows: Sequence[_ImportRow], *, is_dry_run: bool
+    library: Library, unit: str, documents: Sequence[_FileDocument], *, is_dry_run: bool
 ) -> str:
-    counts = _count_results(rows)
-    present, refused = counts["there before"], counts["refused"]
-    files = Counter(row.document["result"] for row in rows)
+    counts = _count_results(documents)
+    files = Counter(document["result"] for document in documents)
     places: set[Path] = {library.root}
     made = "imported into"
     if unit == "fixture":
-        places = {row.document["scenarios"] for row in rows if row.document["scenarios"]}
+        places = {document["scenarios"] for document in documents if document["scenarios"]}
         made = "made scenarios in"
     where = (
         path_as_unicode_text(*places) if len(places) == 1 else count_with_noun(len(places), "file")
     )
-    label = f"{count_with_noun(counts['imported'], unit)} of {count_with_noun(len(rows), 'file')}"
+    file_count = count_with_noun(len(documents), "file")
+    label = f"{count_with_noun(counts['imported'], unit)} of {file_count}"
     parts = [f"{label} {'would be ' if is_dry_run else ''}{made} {where}"]
-    if present:
+    if present := counts["there before"]:
         parts.append(f"{present} there before")
-    if refused:
+    if refused := counts["refused"]:
         parts.append(f"{count_with_noun(refused, unit)} refused")
     parts += [
         f"{count_with_noun(files[status], 'file')} {status}"
@@ -278,34 +306,3 @@ def _summary_line(
         if files[status] and status != "imported"
     ]
     return ", ".join(parts)
-
-
-def _import_document(
-    library: Library, rows: Sequence[_ImportRow], *, is_dry_run: bool
-) -> dict[str, Any]:
-    """The report as a JSON document."""
-    files = Counter(row.document["result"] for row in rows)
-    rows_by_unit = _rows_by_unit(rows)
-    return {
-        "library": library.root,
-        "dry_run": is_dry_run,
-        "files": [row.document for row in rows],
-        "sum": {
-            "files": {status: files[status] for status in _STATUS_STYLES},
-            "exchanges": _count_results(rows_by_unit.get("exchange", ())),
-            "fixtures": _count_results(rows_by_unit.get("fixture", ())),
-            "lost": {
-                loss.name: {f"{unit}s": count, "text": loss.effect}
-                for unit, some in rows_by_unit.items()
-                for loss, count in _count_losses(some).most_common()
-            },
-        },
-    }
-
-
-def _count_results(rows: Iterable[_ImportRow]) -> dict[str, int]:
-    return {
-        "imported": sum(row.document["imported"] for row in rows),
-        "there before": sum(row.document["there_before"] for row in rows),
-        "refused": sum(len(row.document["refused"]) for row in rows),
-    }
