@@ -11,16 +11,17 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
+from llm_proxy.cli.interruption import run_interruptibly
 from llm_proxy.cli.library import load_named_cassette
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
+    build_reissue_settings,
     cassettes_option,
     json_option,
     normalise_option,
     upstream_options,
 )
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
-from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.diff.exchanges import (
     DifferenceKind,
     ExchangeComparison,

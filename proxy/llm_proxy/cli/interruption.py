@@ -41,3 +41,11 @@ def run_until_signal(coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(with_signal_handlers())
     except asyncio.CancelledError:
         raise click.exceptions.Exit(128 + received[-1] if received else 1) from None
+
+
+def run_interruptibly(coroutine: Coroutine[Any, Any, T]) -> T:
+    """As `run_until_signal`, but every signal stops it as Ctrl-C does: with `KeyboardInterrupt`."""
+    try:
+        return run_until_signal(coroutine)
+    except click.exceptions.Exit:
+        raise KeyboardInterrupt from None

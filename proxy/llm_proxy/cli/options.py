@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -35,6 +35,9 @@ from llm_proxy.shell.running.settings import (
     read_fault_rules,
     state_folder,
 )
+
+if TYPE_CHECKING:
+    from llm_proxy.shell.reissuing import ReissueSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -353,7 +356,7 @@ def build_settings(
     a `command`, base URLs in the environment become upstreams.  Raises `UsageError` for invalid
     values.
     """
-    upstreams, client_chosen_upstreams = all_upstreams(
+    upstreams, client_chosen_upstreams = _all_upstreams(
         values["upstream"], adopts=bool(command) and contacts_provider
     )
     faults = values["fault"]
@@ -383,7 +386,7 @@ def build_settings(
     )
 
 
-def all_upstreams(pairs: Sequence[str], *, adopts: bool) -> tuple[dict[str, str], frozenset[str]]:
+def _all_upstreams(pairs: Sequence[str], *, adopts: bool) -> tuple[dict[str, str], frozenset[str]]:
     """Base URLs by provider, and the providers whose clients chose a URL with a `/v1`.
 
     They come from `NAME=URL` pairs, and with `adopts` from the environment for the other
@@ -395,3 +398,25 @@ def all_upstreams(pairs: Sequence[str], *, adopts: bool) -> tuple[dict[str, str]
     adopts = adopts and DEFAULT_PROVIDER not in explicit
     adopted = environment.adopted_upstreams(os.environ, explicit) if adopts else {}
     return adopted | explicit, environment.providers_with_v1(adopted)
+
+
+def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
+    """The settings for sending requests, from the options of providers and `--normalise`.
+
+    Raises `UsageError` for invalid values.
+    """
+    from llm_proxy.shell.reissuing import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
+    from llm_proxy.shell.upstream.live import UpstreamSettings  # noqa: PLC0415 # only to send requests
+
+    base_urls, client_chosen_upstreams = _all_upstreams(values["upstream"], adopts=True)
+    return ReissueSettings(
+        UpstreamSettings(
+            base_urls=base_urls,
+            replacing_v1=client_chosen_upstreams,
+            idle_timeout_s=values["idle_timeout"],
+            proxy_url=values["upstream_proxy"],
+            signs_requests=values["sign"] is not None,
+        ),
+        api_keys_from_environ(os.environ),
+        values["normalise"],
+    )

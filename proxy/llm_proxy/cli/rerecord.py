@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llm_proxy.cli.interruption import run_interruptibly
 from llm_proxy.cli.library import (
     CassetteFilters,
     CassetteRow,
@@ -21,13 +22,13 @@ from llm_proxy.cli.library import (
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
     IntRangeType,
+    build_reissue_settings,
     cassettes_option,
     json_option,
     normalise_option,
     upstream_options,
 )
 from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note, progress_reporter
-from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.display import count_with_noun, escape_line, path_as_unicode_text
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet, request_key

@@ -7,7 +7,6 @@ a temporary library: the operator's library is not changed until the new respons
 from __future__ import annotations
 
 import asyncio
-import itertools
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
@@ -29,7 +28,7 @@ from llm_proxy.errors import (
 )
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.reissue import reissued_request
-from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
+from llm_proxy.routing import RoutingSettings, route_request
 from llm_proxy.shell.library.library import (
     Library,
     TakeGroup,
@@ -49,7 +48,7 @@ _FOLDER_PREFIX: Final = ".asked-again-"
 class ReissueSettings:
     """How stored requests are sent to their providers."""
 
-    upstream: UpstreamSettings
+    upstream_settings: UpstreamSettings
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys by provider name."""
     rules: RuleSet = NO_RULES
@@ -70,21 +69,22 @@ def api_keys_from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 def check_api_keys(settings: ReissueSettings, provider_names: set[str]) -> None:
     """Raise `UsageError` if one of these has no API key and is used at its public address."""
     for name in sorted(provider_names - settings.api_keys.keys()):
-        if providers.needs_api_key(name, settings.upstream.base_urls):
+        if providers.needs_api_key(name, settings.upstream_settings.base_urls):
             variables = " or ".join(providers.key_env_vars(name))
             raise UsageError(
                 f"{name} is asked with a key: set {variables}, or give --upstream {name}=URL"
             )
 
 
+@dataclass(slots=True)
 class Reissuer:
     """Sends stored requests again.  `open_reissuer` creates one."""
 
-    def __init__(self, settings: ReissueSettings, upstream: LiveUpstream, folder: Path) -> None:
-        self._settings = settings
-        self._upstream = upstream
-        self._folder = folder
-        self._next_number = itertools.count(1)
+    settings: ReissueSettings
+    upstream: LiveUpstream
+    folder: Path
+    """The folder of new cassettes."""
+    _count: int = 0
 
     async def reissue(self, file: str, meta: CassetteMeta, stored: StoredRequest) -> FiledCassette:
         """Send a stored request again; returns the new response as a cassette in no library.
@@ -93,8 +93,18 @@ class Reissuer:
         response came, `RequestRefused` for a request that cannot be sent, and `SpoolError` if the
         response could not be recorded, or may belong to another request.
         """
-        routed = self._routed_request(file, meta, stored)
-        folder = self._folder / str(next(self._next_number))
+        settings = self.settings
+        is_signed = (
+            meta.provider == providers.SIGNED_PROVIDER and settings.upstream_settings.signs_requests
+        )
+        key = "" if is_signed else settings.api_keys.get(meta.provider, "")
+        request = reissued_request(file, meta, stored, key)
+        clock = asyncio.get_running_loop().time
+        routing = RoutingSettings(meta.session, settings.rules)
+        routed = route_request(request, clock(), clock, settings=routing)
+        routed = replace(routed, provider=meta.provider, session=meta.session)
+        self._count += 1
+        folder = self.folder / str(self._count)
         filed_cassettes: list[FiledCassette] = []
         loss_reasons: list[str] = []
         events = RecorderEvents(
@@ -105,29 +115,16 @@ class Reissuer:
             Library(folder / "cassettes"), folder / "spool", events, replaces_older=False
         )
         try:
-            burst_stream = self._upstream.stream(routed, lambda: recorder.start_recording(routed))
+            burst_stream = self.upstream.stream(routed, lambda: recorder.start_recording(routed))
             async with aclosing(burst_stream) as bursts:
                 async for _ in bursts:
                     pass  # recorded by the recorder
         finally:
             await recorder.close()
-        loss_reasons += self._upstream.surplus_warnings
+        loss_reasons += self.upstream.surplus_warnings
         if loss_reasons or not filed_cassettes:
             raise SpoolError("; ".join(loss_reasons) or "no answer was kept")
         return filed_cassettes[0]
-
-    def _routed_request(
-        self, file: str, meta: CassetteMeta, stored: StoredRequest
-    ) -> RoutedRequest:
-        is_signed_provider = meta.provider == providers.SIGNED_PROVIDER
-        is_signed = is_signed_provider and self._settings.upstream.signs_requests
-        key = "" if is_signed else self._settings.api_keys.get(meta.provider, "")
-        clock = asyncio.get_running_loop().time
-        request = reissued_request(file, meta, stored, key)
-        routed = route_request(
-            request, clock(), clock, settings=RoutingSettings(meta.session, self._settings.rules)
-        )
-        return replace(routed, provider=meta.provider, session=meta.session)
 
 
 @asynccontextmanager
@@ -150,7 +147,7 @@ async def open_reissuer(
             raise UsageError(
                 f"{folder_name} cannot be written: {error.strerror}; nothing was asked"
             ) from None
-        upstream = await stack.enter_async_context(LiveUpstream(settings.upstream))
+        upstream = await stack.enter_async_context(LiveUpstream(settings.upstream_settings))
         yield Reissuer(settings, upstream, Path(folder))
 
 
@@ -242,20 +239,13 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
         )
     status = new_take.cassette.response_head.status
     if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.response_head.status:
-        raise CassetteError(
-            old_cassette.file,
-            None,
-            f"the new answer is {_error_summary(new_take.cassette)}; it is kept",
-        )
+        turns = cassette_response_turns(new_take.cassette)
+        message = next((turn.failure.message for turn in turns if turn.failure), "")
+        summary = f"an error, {status} {new_take.cassette.response_head.reason}".rstrip()
+        if message:
+            summary += f": {printable_excerpt(message, 200)}"
+        raise CassetteError(old_cassette.file, None, f"the new answer is {summary}; it is kept")
     return new_take
-
-
-def _error_summary(cassette: Cassette) -> str:
-    error_message = next(
-        (turn.failure.message for turn in cassette_response_turns(cassette) if turn.failure), ""
-    )
-    summary = f"an error, {cassette.response_head.status} {cassette.response_head.reason}".rstrip()
-    return f"{summary}: {printable_excerpt(error_message, 200)}" if error_message else summary
 
 
 def replace_takes(
