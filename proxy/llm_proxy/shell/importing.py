@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,14 @@ from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Outcome
-from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, conversion
+from llm_proxy.importing import (
+    ImportedCassette,
+    ImportSettings,
+    NumberedExchange,
+    RefusedItem,
+    aimock,
+    conversion,
+)
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.file_parsing import MAX_FILE_BYTES, parse_file_content
 from llm_proxy.importing.source import (
@@ -25,10 +33,8 @@ from llm_proxy.importing.source import (
     ImportLoss,
     NotImportable,
     ParsedFile,
-    SourceExchange,
     UnreadableFile,
 )
-from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
@@ -56,8 +62,8 @@ class ImportedExchange:
     @property
     def losses(self) -> tuple[ImportLoss, ...]:
         """What the source file does not contain of the exchange, each once."""
-        further = () if self.outcome.is_complete else (INCOMPLETE,)
-        return tuple(dict.fromkeys((*self.cassette.losses, *further)))
+        losses = dict.fromkeys(self.cassette.losses)
+        return tuple(losses if self.outcome.is_complete else {**losses, INCOMPLETE: None})
 
 
 ImportResult = ImportedExchange | ConvertedFixture | AlreadyImportedItem | RefusedItem
@@ -129,7 +135,7 @@ class Importer:
             yield self._import_file(path)
 
     def _import_file(self, path: Path) -> FileReport:
-        session = self._session_of_file(path)
+        session = self.session_by_file.get(path, self.settings.routing_settings.default_session)
         try:
             with path.open("rb") as opened_file:
                 data = opened_file.read(MAX_FILE_BYTES + 1)
@@ -140,7 +146,21 @@ class Importer:
             return FileReport(path, session, why=str(error))
         if aimock.is_fixture_file(file):
             return self._import_fixtures(path, file)
-        return self._import_exchanges(path, session, file)
+        routing = replace(self.settings.routing_settings, default_session=session)
+        settings = replace(self.settings, routing_settings=routing)
+        results: list[ImportResult] = []
+        format_name = why = ""
+        try:
+            recording = importing.parse_recording(file)
+            format_name = recording.format.name
+            results.extend(  # where the file breaks off, what comes before stays
+                self._import_item(item, settings, format_name) for item in recording.exchanges
+            )
+        except UnreadableFile as error:
+            why = str(error)
+        if not results and not why:
+            why = "it holds no exchange"
+        return FileReport(path, session, format_name, results=tuple(results), why=why)
 
     def _import_fixtures(self, path: Path, file: ParsedFile) -> FileReport:
         """Convert the fixtures of a file and write the scenarios, unless it is a dry run.
@@ -155,10 +175,13 @@ class Importer:
             if not converted.yaml_text:
                 return replace(report, results=converted.results)
             content = converted.yaml_text.encode()
-            if self.is_dry_run:
-                is_present = _has_same_content(target, content)
-            else:
-                is_present = not _write_if_absent(target, content)
+            is_present = _has_same_content(target, content)
+            if not is_present and not self.is_dry_run:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as scenario_file:
+                    scenario_file.write(content)
+        except OSError as error:
+            return replace(report, why=f"{target} cannot be written: {error.strerror}")
         except UnreadableFile as error:
             return replace(report, why=str(error))
         results = tuple(
@@ -169,36 +192,17 @@ class Importer:
         )
         return replace(report, scenario_path=target, results=results)
 
-    def _import_exchanges(self, path: Path, session: str, file: ParsedFile) -> FileReport:
-        routing = RoutingSettings(session, self.settings.routing_settings.match_rules)
-        settings = replace(self.settings, routing_settings=routing)
-        results: list[ImportResult] = []
-        format_name = why = ""
-        try:
-            recording = importing.parse_recording(file)
-            format_name = recording.format.name
-            for item in recording.exchanges:
-                if isinstance(item, RefusedItem):
-                    results.append(item)
-                    continue
-                results.append(
-                    self._import_exchange(item.number, item.exchange, settings, format_name)
-                )
-        except UnreadableFile as error:
-            why = str(error)
-        if not results and not why:
-            why = "it holds no exchange"
-        return FileReport(path, session, format_name, results=tuple(results), why=why)
-
-    def _session_of_file(self, path: Path) -> str:
-        return self.session_by_file.get(path, self.settings.routing_settings.default_session)
-
-    def _import_exchange(
-        self, number: int, exchange: SourceExchange, import_settings: ImportSettings, source: str
+    def _import_item(
+        self, item: NumberedExchange | RefusedItem, import_settings: ImportSettings, source: str
     ) -> ImportResult:
+        if isinstance(item, RefusedItem):
+            return item
+        number = item.number
         try:
             imported = importing.convert_to_cassette(
-                conversion.decode_exchange_bodies(exchange, _decompress), import_settings, source
+                conversion.decode_exchange_bodies(item.exchange, _decompress),
+                import_settings,
+                source,
             )
         except NotImportable as error:
             return RefusedItem(number, str(error))
@@ -211,54 +215,32 @@ class Importer:
 
     def _is_already_present(self, imported: ImportedCassette) -> bool:
         """Whether an earlier take has the same response; each earlier take counts once."""
-        session_and_key = (imported.meta.session, imported.meta.key)
-        if session_and_key not in self._unmatched_stored_responses:
-            self._unmatched_stored_responses[session_and_key] = Counter(
-                self._stored_response_identities(*session_and_key)
-            )
-        unmatched = self._unmatched_stored_responses[session_and_key]
+        session, key = imported.meta.session, imported.meta.key
+        unmatched = self._unmatched_stored_responses.get((session, key))
+        if unmatched is None:
+            unmatched = Counter()
+            for path in self.library.take_paths(session, key).values():
+                with suppress(CassetteError):
+                    cassette = self.library.load_cassette(path)
+                    end = cassette.response_end
+                    identity = (cassette.response_head.status, end.sha256, end.ending.value)
+                    unmatched[identity] += cassette.meta.key == key
+            self._unmatched_stored_responses[session, key] = unmatched
         if unmatched[imported.response_identity] == 0:
             return False
         unmatched[imported.response_identity] -= 1
         return True
 
-    def _stored_response_identities(self, session: str, key: str) -> Iterator[_ResponseIdentity]:
-        for path in self.library.take_paths(session, key).values():
-            try:
-                cassette = self.library.load_cassette(path)
-            except CassetteError:
-                continue
-            if cassette.meta.key == key:
-                yield (
-                    cassette.response_head.status,
-                    cassette.response_end.sha256,
-                    cassette.response_end.ending.value,
-                )
-
     def _store_cassette(self, number: int, imported: ImportedCassette) -> ImportedExchange:
         """File the cassette after the existing takes; a dry run only checks its lines."""
         spooled = imported.to_spool_content(str(self.library.root))
         if self.is_dry_run:
-            lines = spool.cassette_lines_from_spool(spooled)
             path = self.library.path_for_take(imported.meta, imported.request, 1)
-            return ImportedExchange(
-                number, imported, None, cassette_outcome(parse_cassette(str(path), b"".join(lines)))
-            )
-        filed_cassette = self._filer.file_unspooled_exchange(spooled)
-        return ImportedExchange(number, imported, filed_cassette.path, filed_cassette.outcome)
-
-
-def _write_if_absent(target: Path, content: bytes) -> bool:
-    """Write the file; False if it exists with the same content."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:
-            file.write(content)
-    except FileExistsError:
-        return not _has_same_content(target, content)
-    except OSError as error:
-        raise UnreadableFile(f"{target} cannot be written: {error.strerror}") from None
-    return True
+            lines = b"".join(spool.cassette_lines_from_spool(spooled))
+            outcome = cassette_outcome(parse_cassette(str(path), lines))
+            return ImportedExchange(number, imported, None, outcome)
+        filed = self._filer.file_unspooled_exchange(spooled)
+        return ImportedExchange(number, imported, filed.path, filed.outcome)
 
 
 def _has_same_content(target: Path, content: bytes) -> bool:
@@ -313,13 +295,13 @@ def assign_session_names(files: Sequence[Path]) -> dict[Path, str]:
 
     Ambiguous names are prefixed with the file's folders, and if still ambiguous, numbered.
     """
-    names = {path: _safe_name(path.name.partition(".")[0] or path.name) for path in files}
+    stems = {path: path.name.partition(".")[0] or path.name for path in files}
+    names = {path: _safe_name(stem) for path, stem in stems.items()}
     counts = Counter(map(str.lower, names.values()))
     used_names = {name for name, count in counts.items() if count == 1}
     for path, name in names.items():
         if counts[name.lower()] > 1:
-            folders = path.absolute().parts[1:-1][-3:]
-            long_name = _safe_name("-".join((*folders, path.name.partition(".")[0] or path.name)))
+            long_name = _safe_name("-".join((*path.absolute().parts[1:-1][-3:], stems[path])))
             number, unused_name = 1, long_name
             while unused_name.lower() in used_names:
                 number += 1
