@@ -42,7 +42,6 @@ from llm_proxy.dialects.lenient_json import (
     parse_object,
     select_metadata,
     str_or_empty,
-    value_as_text,
 )
 from llm_proxy.dialects.openai import family
 from llm_proxy.dialects.response_encoding import Document
@@ -107,21 +106,6 @@ _MODERATION_CATEGORIES: Final = (
 )  # fmt: skip
 
 
-def _no_response(_request: Request, _context: EncodeContext) -> None:
-    """None: the response cannot be made up without a recording."""
-
-
-def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
-    """A turn with the first error of a stream; a document's `error` field is no failure."""
-    events = (
-        map(family.decode_event, response.framed_messages) if response.codec_name == "sse" else ()
-    )
-    failures = (
-        json_api.decode_failure(fields["error"]) for fields in events if fields.get("error")
-    )
-    return tuple(Turn((), failure=failure) for failure in failures)[:1]
-
-
 @dataclass(frozen=True)
 class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
     """One endpoint, as a dialect that is never encoded and decoded only in part."""
@@ -132,11 +116,9 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
     methods: tuple[str, ...]
     unstreamed_completeness_check: Callable[[DialectResponse], Completeness] = json_api.completeness
     """Judges the completeness of a successful response that is not SSE."""
-    decode_successful_response: Callable[[DialectResponse], tuple[Turn, ...]] = (
-        _decode_stream_failure
-    )
-    """Decodes a successful response."""
-    respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
+    has_transcript: bool = False
+    """Whether its documents may hold a transcript."""
+    respond: Callable[[Request, EncodeContext], DialectResponse | None] | None = None
     """Makes the response where nothing was recorded; None where none can be made."""
 
     def matches(self, request: Request) -> bool:
@@ -165,72 +147,61 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""
-        if not json_api.succeeded(head):
-            return "whole"
-        if content_type := header_value(head.headers, "content-type"):
+        content_type = header_value(head.headers, "content-type")
+        if content_type and json_api.succeeded(head):
             return framing.codec_name_for_content_type(content_type)
-        return "sse" if self.streams(request) else "whole"
+        return super().codec_name(request, head)
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """SSE is judged by its last known event, any other body by the endpoint's own rule."""
+        """SSE is judged by its last known event, any other body by the endpoint's own rule.
+
+        A stream of unknown events only proves nothing.
+        """
         if not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        return (
-            _stream_completeness(response)
-            if response.codec_name == "sse"
-            else self.unstreamed_completeness_check(response)
-        )
+        if response.codec_name != "sse":
+            return self.unstreamed_completeness_check(response)
+        for message in reversed(response.framed_messages):
+            if sse.is_done_message(message):
+                return Completeness(is_complete=True, reason="[DONE]")
+            fields = family.decode_event(message)
+            if error := fields.get("error"):
+                return json_api.completed_by_error(json_api.decode_failure(error))
+            kind = _event_type(message, fields)
+            if kind in _FINAL_EVENT_TYPES:
+                return Completeness(is_complete=True, reason=kind)
+            if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
+                return Completeness(is_complete=False, reason=f"no end after {kind}")
+        if not json_api.joined_body(response).strip():
+            return Completeness(is_complete=False, reason="empty stream")
+        return Completeness(is_complete=True, reason="no event that could tell", is_proven=False)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """A transcript or an error as one turn; otherwise no turn."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        return self.decode_successful_response(response)
+        is_decoded = self.has_transcript or response.codec_name == "sse"
+        return decode_transcription(response) if is_decoded else ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
-        if codec != "sse" or not _event_type(message).endswith(_OUTPUT_TYPE_SUFFIXES):
+        fields = family.decode_event(message) if codec == "sse" else {}
+        if not _event_type(message, fields).endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
-        return max(len(_delta_text(family.decode_event(message))), 1)
+        delta = fields.get("delta")
+        blocks = get_objects(object_fields(delta), "content")  # of an assistant's message
+        texts = (get_string(get_object(block, "text"), "value") for block in blocks)
+        return max(len(str_or_empty(delta) or get_string(fields, "text") or "".join(texts)), 1)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
         """The response that the endpoint makes without a recording, or None."""
-        return self.respond(request, context)
+        return self.respond(request, context) if self.respond else None
 
 
-def _stream_completeness(response: DialectResponse) -> Completeness:
-    """By the last event that is final, not final, or an error; unproven where there is none."""
-    for message in reversed(response.framed_messages):
-        if sse.is_done_message(message):
-            return Completeness(is_complete=True, reason="[DONE]")
-        fields = family.decode_event(message)
-        if error := fields.get("error"):
-            return json_api.completed_by_error(json_api.decode_failure(error))
-        kind = _event_type(message)
-        if kind in _FINAL_EVENT_TYPES:
-            return Completeness(is_complete=True, reason=kind)
-        if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
-            return Completeness(is_complete=False, reason=f"no end after {kind}")
-    if not json_api.joined_body(response).strip():
-        return Completeness(is_complete=False, reason="empty stream")
-    return Completeness(is_complete=True, reason="no event that could tell", is_proven=False)
-
-
-def _event_type(message: bytes) -> str:
-    return (
-        value_as_text(family.decode_event(message).get("type"))
-        or sse.parse_event(message).event_type
-    )
-
-
-def _delta_text(fields: Fields) -> str:
-    """The text of a transcription delta, or of a delta of an assistant's message."""
-    delta = fields.get("delta")
-    blocks = get_objects(object_fields(delta), "content")
-    texts = (get_string(get_object(block, "text"), "value") for block in blocks)
-    return str_or_empty(delta) or get_string(fields, "text") or "".join(texts)
+def _event_type(message: bytes, fields: Fields) -> str:
+    return get_text(fields, "type") or sse.parse_event(message).event_type
 
 
 def _completeness_by_content_type(response: DialectResponse) -> Completeness:
@@ -242,49 +213,39 @@ def _completeness_by_content_type(response: DialectResponse) -> Completeness:
 
 
 def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
-    """One turn with the transcript; none for a response without one, such as speech."""
+    """One turn with the transcript, or with the error of a stream; none without either.
+
+    Of a stream, the text is that of the final event; without that event, the joined deltas.
+    """
+    is_finished, failure = True, None
     if response.codec_name == "sse":
-        return _decode_transcript_stream(response)
-    body = json_api.joined_body(response)
-    media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
-    if media_type.strip().lower() in _TEXT_MEDIA_TYPES:
-        return (_transcript_turn({"text": body.decode("utf-8", "replace")}),)
-    fields = parse_object(body)
-    return (_transcript_turn(fields),) if isinstance(fields.get("text"), str) else ()
-
-
-def _decode_transcript_stream(response: DialectResponse) -> tuple[Turn, ...]:
-    """The whole text of the final event; without that event, the joined deltas."""
-    pieces: list[str] = []
-    segments: list[Json] = []
-    final_event: Fields = {}
-    failure: Failure | None = None
-    for fields in map(family.decode_event, response.framed_messages):
-        kind = get_text(fields, "type")
-        if error := fields.get("error"):
-            failure = failure or json_api.decode_failure(error)
-        elif kind in _TRANSCRIPT_FINAL_EVENT_TYPES:
-            final_event = fields
-        elif kind in _SEGMENT_EVENT_TYPES:
-            segments.append(dict(fields))
-        elif kind in _TEXT_FIELD_BY_EVENT_TYPE:
-            pieces.append(str_or_empty(fields.get(_TEXT_FIELD_BY_EVENT_TYPE[kind])))
-    if not (pieces or segments or final_event or failure):
-        return ()
-    transcript: Fields = {
-        "text": join_pieces(pieces),
-        "segments": segments,
-        **final_event,
-    }
-    return (_transcript_turn(transcript, is_finished=bool(final_event), failure=failure),)
-
-
-def _transcript_turn(
-    transcript: Fields, *, is_finished: bool = True, failure: Failure | None = None
-) -> Turn:
+        pieces: list[str] = []
+        segments: list[Json] = []
+        final_event: Fields = {}
+        for fields in map(family.decode_event, response.framed_messages):
+            kind = get_text(fields, "type")
+            if error := fields.get("error"):
+                failure = failure or json_api.decode_failure(error)
+            elif kind in _TRANSCRIPT_FINAL_EVENT_TYPES:
+                final_event = fields
+            elif kind in _SEGMENT_EVENT_TYPES:
+                segments.append(dict(fields))
+            elif kind in _TEXT_FIELD_BY_EVENT_TYPE:
+                pieces.append(get_string(fields, _TEXT_FIELD_BY_EVENT_TYPE[kind]))
+        if not (pieces or segments or final_event or failure):
+            return ()
+        transcript: Fields = {"text": join_pieces(pieces), "segments": segments, **final_event}
+        is_finished = bool(final_event)
+    else:
+        body = json_api.joined_body(response)
+        media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
+        is_plain = media_type.strip().lower() in _TEXT_MEDIA_TYPES
+        transcript = {"text": body.decode("utf-8", "replace")} if is_plain else parse_object(body)
+        if not isinstance(transcript.get("text"), str):
+            return ()
     text = join_pieces([get_string(transcript, "text")])
     counts = get_object(transcript, "usage")
-    return Turn(
+    turn = Turn(
         (Text(text),) if text else (),
         finish=FinishReason.STOP if is_finished else None,
         finish_raw=get_text(transcript, "type"),
@@ -296,6 +257,7 @@ def _transcript_turn(
             *select_metadata(counts, ("seconds",)),
         ),
     )
+    return (turn,)
 
 
 def _models_response(request: Request, context: EncodeContext) -> DialectResponse | None:
@@ -305,19 +267,18 @@ def _models_response(request: Request, context: EncodeContext) -> DialectRespons
     """
     if request.method != "GET":
         return None
-    _, separator, name = request.path.rpartition("/models/")
-    if not separator:
-        model_objects = [_model_object(model, context) for model in context.models]
-        return family.json_response({"object": "list", "data": model_objects}, context)
-    if not context.models or unquote(name) in context.models:
-        return family.json_response(_model_object(unquote(name), context), context)
-    message = f"The model `{unquote(name)}` does not exist or you do not have access to it."
-    return family.error_response(404, Failure(message), context)
-
-
-def _model_object(name: str, context: EncodeContext) -> Document:
+    _, separator, quoted_name = request.path.rpartition("/models/")
+    name = unquote(quoted_name)
+    if separator and context.models and name not in context.models:
+        message = f"The model `{name}` does not exist or you do not have access to it."
+        return family.error_response(404, Failure(message), context)
     created = context.created_unix_s
-    return {"id": name, "object": "model", "created": created, "owned_by": "test-llm"}
+    models = [
+        {"id": model, "object": "model", "created": created, "owned_by": "test-llm"}
+        for model in ([name] if separator else context.models)
+    ]
+    document = models[0] if separator else {"object": "list", "data": models}
+    return family.json_response(document, context)
 
 
 def _embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
@@ -330,17 +291,16 @@ def _embeddings_response(request: Request, context: EncodeContext) -> DialectRes
     dimensions = get_integer(body, "dimensions") or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
     )
-    vectors = [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts]
-    is_base64 = body.get("encoding_format") == "base64"
-    data = [
-        {"object": "embedding", "index": at, "embedding": _packed(vector) if is_base64 else vector}
-        for at, vector in enumerate(vectors)
-    ]
+    data: list[Document] = []
+    for index, text in enumerate(texts):
+        vector: list[float] | str = estimates_and_fakes.fake_embedding(text, dimensions)
+        if body.get("encoding_format") == "base64":  # little-endian, as the SDKs unpack them
+            vector = b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+        data.append({"object": "embedding", "index": index, "embedding": vector})
     total = sum(map(estimates_and_fakes.estimated_token_count, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
-    return family.json_response(
-        {"object": "list", "data": data, "model": model, "usage": usage}, context
-    )
+    document = {"object": "list", "data": data, "model": model, "usage": usage}
+    return family.json_response(document, context)
 
 
 def _embedding_inputs(value: Json) -> list[str]:
@@ -354,11 +314,6 @@ def _embedding_inputs(value: Json) -> list[str]:
             return [item if isinstance(item, str) else compact_json(item) for item in value]
         case _:
             return []
-
-
-def _packed(vector: list[float]) -> str:
-    """Little-endian 32-bit floats in base64, as the SDKs unpack them."""
-    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
@@ -393,7 +348,7 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
         "audio",
         _ANY_PREFIX + "audio/(?:speech|transcriptions|translations)",
         unstreamed_completeness_check=_completeness_by_content_type,
-        decode_successful_response=decode_transcription,
+        has_transcript=True,
     ),
     _build_endpoint(
         "videos",
