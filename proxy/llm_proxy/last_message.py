@@ -9,8 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_objects,
+    get_text,
+    join_pieces,
+    parse_object,
+)
 from llm_proxy.turns import Json
 
 _MESSAGE_LIST_FIELDS: Final = ("messages", "input", "contents")
@@ -33,16 +38,16 @@ class LastMessage:
 
 def last_message(body: bytes) -> LastMessage | None:
     """The last message with text in a request body, of any role; None if there is none."""
-    return last_message_in_fields(lenient_json.parse_object(body))
+    return last_message_in_fields(parse_object(body))
 
 
 def last_message_in_fields(fields: Fields) -> LastMessage | None:
     """The last message with text in a parsed request body; None if there is none."""
     for name in _MESSAGE_LIST_FIELDS:
-        for message in reversed(lenient_json.array_objects(fields.get(name))):
+        for message in reversed(get_objects(fields, name)):
             if text := _collect_text(dict(message), _MAX_DEPTH):
-                role = lenient_json.value_as_text(message.get("role"))
-                return LastMessage(role or lenient_json.value_as_text(message.get("type")), text)
+                role = get_text(message, "role")
+                return LastMessage(role or get_text(message, "type"), text)
     for name in _PROMPT_FIELDS:
         if text := _collect_text(fields.get(name), _MAX_DEPTH):
             return LastMessage("", text)
@@ -54,7 +59,7 @@ def _collect_text(value: Json, depth: int) -> str:
         return ""
     match value:
         case str():
-            return lenient_json.join_pieces([value])
+            return join_pieces([value])
         case list():
             return "\n".join(filter(None, (_collect_text(item, depth - 1) for item in value)))
         case dict():

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import get_text, parse_object
 from llm_proxy.exchange import Request
 
 DEFAULT_PROVIDER: Final = "default"
@@ -249,7 +249,7 @@ def _request_matches(request: Request, identifying_pattern: str) -> bool:
     """Whether the pattern matches a header, a parameter or the model of the request."""
     headers = [f"{name}: {value}" for name, value in request.headers]
     headers_with_method = (f"{request.method} {header}" for header in headers)
-    model = lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model"))
+    model = get_text(parse_object(request.body), "model")
     parameters = (f"?{pair}" for pair in request.query.split("&"))
     pattern = re.compile(identifying_pattern, re.IGNORECASE)
     return any(

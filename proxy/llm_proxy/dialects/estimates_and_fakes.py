@@ -17,7 +17,7 @@ from struct import unpack
 from typing import Final
 from zlib import crc32
 
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.turns import Json
 
 _CHARS_PER_TOKEN: Final = 4
@@ -68,9 +68,7 @@ def model_input_texts(
                 yield from model_input_texts(
                     value.get(name), text_fields, json_fields, max_depth - 1
                 )
-            yield from (
-                lenient_json.compact_json(value[name]) for name in json_fields if value.get(name)
-            )
+            yield from (compact_json(value[name]) for name in json_fields if value.get(name))
         case _:
             pass
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
-from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    compact_json,
+    get_text,
+    object_fields,
+    parse_json,
+    parse_object,
+    value_as_text,
+)
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Json, Media
 
@@ -37,7 +43,7 @@ def completeness(response: DialectResponse) -> Completeness:
     if not body.strip():
         return Completeness(is_complete=False, reason="empty body")
     try:
-        lenient_json.parse_json(body)
+        parse_json(body)
     except ValueError:
         return Completeness(is_complete=False, reason="body is not JSON")
     return Completeness(is_complete=True, reason="JSON body")
@@ -60,38 +66,30 @@ def completed_by_error(failure: Failure) -> Completeness:
 
 def decode_failure(error: Json) -> Failure:
     """Decodes an error field: an object with a message, or the message alone."""
-    fields = lenient_json.object_fields(error)
+    fields = object_fields(error)
     if not fields:
-        return Failure(lenient_json.value_as_text(error))
+        return Failure(value_as_text(error))
     return Failure(
-        message=lenient_json.value_as_text(fields.get("message"))
-        or lenient_json.compact_json(error),
-        type=lenient_json.value_as_text(fields.get("type")),
-        code=lenient_json.value_as_text(fields.get("code")),
+        message=get_text(fields, "message") or compact_json(error),
+        type=get_text(fields, "type"),
+        code=get_text(fields, "code"),
     )
 
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """Decodes an HTTP error body in any of the formats of providers and gateways."""
-    fields: Fields = lenient_json.parse_object(joined_body(response))
+    fields: Fields = parse_object(joined_body(response))
     error = fields.get("error")
-    if error and error is not True:
-        return _with_sibling_fields(fields, decode_failure(error))
+    if isinstance(error, dict) and error:
+        return decode_failure(error)
+    if error and error is not True:  # the message, beside its type and code
+        kind, code = get_text(fields, "error_type"), get_text(fields, "code")
+        return Failure(value_as_text(error), kind, code)
     if fields.get("message"):
         return decode_failure(dict(fields))
     if fields.get("detail"):
-        return Failure(lenient_json.value_as_text(fields.get("detail")))
+        return Failure(get_text(fields, "detail"))
     return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())
-
-
-def _with_sibling_fields(fields: Fields, failure: Failure) -> Failure:
-    if lenient_json.object_fields(fields.get("error")):
-        return failure
-    return replace(
-        failure,
-        type=lenient_json.value_as_text(fields.get("error_type")),
-        code=lenient_json.value_as_text(fields.get("code")),
-    )
 
 
 def decode_media_url(url: str, default_media_type: str) -> Media:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, Role, ToolDefinition
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    get_items,
+    get_object,
+    get_objects,
+    get_string,
+    join_pieces,
+    object_fields,
+    str_or_empty,
+    value_as_text,
+)
 from llm_proxy.dialects.turn_parts import is_empty_part, replace_lone_surrogates
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
@@ -44,12 +54,12 @@ _TEXT_BLOCK_TYPES: Final = ("text", "input_text", "output_text")
 
 def decode_role(value: Json) -> Role | None:
     """The role of a provider's role name, in any case; None for an unknown one."""
-    return _ROLES.get(lenient_json.str_or_empty(value).lower())
+    return _ROLES.get(str_or_empty(value).lower())
 
 
 def text_or_empty(value: Json) -> str:
     """A string without lone surrogates; empty for another type."""
-    return lenient_json.join_pieces([lenient_json.str_or_empty(value)])
+    return join_pieces([str_or_empty(value)])
 
 
 def decode_texts(value: Json) -> Iterator[Text]:
@@ -67,9 +77,9 @@ def tool_output_text(content: Json) -> str:
     match content:
         case list():
             texts = [text.text for text in decode_texts(content) if text.text]
-            return "\n".join(texts) or (lenient_json.value_as_text(content) if content else "")
+            return "\n".join(texts) or (value_as_text(content) if content else "")
         case _:
-            return lenient_json.value_as_text(content)
+            return value_as_text(content)
 
 
 def decode_number(value: Json) -> float | None:
@@ -97,7 +107,7 @@ def response_schema(fields: Fields, *candidates: Json) -> Json:
 
     None if the type of the requested format (`fields`) does not begin with `json`.
     """
-    is_json = lenient_json.str_or_empty(fields.get("type")).startswith("json")
+    is_json = get_string(fields, "type").startswith("json")
     return first_schema(*candidates) or {} if is_json else None
 
 
@@ -116,26 +126,21 @@ def decode_tool(fields: Fields, *schemas: Json) -> Iterator[ToolDefinition]:
 
 def decode_function_tools(offered: Json) -> Iterator[ToolDefinition]:
     """Tools wrapped in a field named by their type, as in OpenAI's API; built-in ones are not."""
-    for tool in lenient_json.array_objects(offered):
-        fields = lenient_json.object_fields(tool.get("function") or tool.get("custom")) or tool
+    for tool in array_objects(offered):
+        fields = object_fields(tool.get("function") or tool.get("custom")) or tool
         yield from decode_tool(fields, fields.get("parameters"))
 
 
 def request_message(role: Role, parts: Iterable[Part]) -> RequestMessage:
     """A message without empty parts; a user's of nothing but tool results gets the role `tool`."""
-    kept_parts = tuple(filter(_has_content, map(_without_metadata, parts)))
+    kept_parts: list[Part] = []
+    for part in parts:
+        bare = Text(part.text) if isinstance(part, Text) else replace(part, metadata=())
+        if not is_empty_part(bare):
+            kept_parts.append(replace_lone_surrogates(bare))
     is_results_only = bool(kept_parts) and all(isinstance(part, ToolResult) for part in kept_parts)
-    return RequestMessage("tool" if role == "user" and is_results_only else role, kept_parts)
-
-
-def _without_metadata(part: Part) -> Part:
-    return replace_lone_surrogates(
-        Text(part.text) if isinstance(part, Text) else replace(part, metadata=())
-    )
-
-
-def _has_content(part: Part) -> bool:
-    return not is_empty_part(part)
+    kept_role = "tool" if role == "user" and is_results_only else role
+    return RequestMessage(kept_role, tuple(kept_parts))
 
 
 def merge_adjacent_messages(
@@ -152,11 +157,9 @@ def merge_adjacent_messages(
             tuple(_fill_tool_result_name(part, tool_names) for part in message.parts)
             for message in group
         ]
-        merged_parts = [tuple(part for message_parts in parts for part in message_parts)]
-        merged_messages += (
-            RequestMessage(role, message_parts)
-            for message_parts in (merged_parts if role in mergeable_roles else parts)
-        )
+        if role in mergeable_roles:
+            parts = [tuple(chain.from_iterable(parts))]
+        merged_messages += (RequestMessage(role, message_parts) for message_parts in parts)
     return tuple(merged_messages)
 
 
@@ -192,40 +195,31 @@ def body_without_unsigned_reasoning(body: Json) -> Json:
     """
     if not isinstance(body, dict):
         return body
-    messages = [
-        _message_without_unsigned(message)
-        for message in lenient_json.array_items(body.get("messages"))
-    ]
+    messages = [_message_without_unsigned(message) for message in get_items(body, "messages")]
     return body | {"messages": messages} if messages else body
 
 
 def _message_without_unsigned(message: Json) -> Json:
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
-    blocks = lenient_json.array_objects(message.get("content"))
-    reasoning_blocks = [block for block in blocks if _is_reasoning_block(block)]
+    blocks = get_objects(message, "content")
+    reasoning_blocks = [
+        block
+        for block in blocks
+        if block.get("type") in ("thinking", "redacted_thinking") or "reasoningContent" in block
+    ]
     has_tool_call = any(block.get("type") == "tool_use" or "toolUse" in block for block in blocks)
     if not has_tool_call or not reasoning_blocks or any(map(_signature_of_block, reasoning_blocks)):
         return message
-    remaining: list[Json] = [
-        block
-        for block in lenient_json.array_items(message["content"])
-        if block not in reasoning_blocks
-    ]
-    return message | {"content": remaining}
-
-
-def _is_reasoning_block(block: Fields) -> bool:
-    is_anthropic = block.get("type") in ("thinking", "redacted_thinking")
-    return is_anthropic or "reasoningContent" in block
+    content = get_items(message, "content")
+    return message | {"content": [block for block in content if block not in reasoning_blocks]}
 
 
 def _signature_of_block(block: Fields) -> Json:
-    reasoning_content = lenient_json.object_fields(block.get("reasoningContent"))
-    reasoning_text = lenient_json.object_fields(reasoning_content.get("reasoningText"))
+    reasoning = get_object(block, "reasoningContent")
     return (
         block.get("signature")
         or block.get("data")
-        or reasoning_text.get("signature")
-        or reasoning_content.get("redactedContent")
+        or get_object(reasoning, "reasoningText").get("signature")
+        or reasoning.get("redactedContent")
     )

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, TypeGuard, TypeVar
 
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import get_text, join_pieces
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -38,7 +38,7 @@ def is_provider_tool_call(part: Part) -> TypeGuard[ToolCall]:
     """Whether the part is a call that the provider runs itself, by the type in its metadata."""
     if not isinstance(part, ToolCall):
         return False
-    call_type = lenient_json.value_as_text(dict(part.metadata).get("type"))
+    call_type = get_text(dict(part.metadata), "type")
     return bool(call_type) and call_type not in _CLIENT_RUN_CALL_TYPES
 
 
@@ -126,7 +126,7 @@ def _replace_in_value(value: Any) -> Any:
         case StrEnum():
             return value
         case str():
-            return lenient_json.join_pieces([value])
+            return join_pieces([value])
         case tuple():
             return tuple(map(_replace_in_value, value))
         case _ if is_dataclass(value) and not isinstance(value, type):
