@@ -103,8 +103,8 @@ class ChatMessageDecoder:
         index = position if index is None else index
         call_id = get_text(call, "id")
         open_call_id = self._call_ids.setdefault(index, call_id)
-        starts_call = bool(call_id) and bool(get_object(call, "function").get("name"))
-        if starts_call and open_call_id and open_call_id != call_id:
+        starts_call = call_id and get_object(call, "function").get("name")
+        if starts_call and open_call_id not in ("", call_id):
             self._call_ids[index] = open_call_id = call_id
         return index, open_call_id
 
@@ -330,12 +330,10 @@ class ChatMessageEncoder:
         parts = turn_parts.merge_neighbours(
             sorted(turn.parts, key=_place_in_message), merged_kinds(self.variant)
         )
-        self._check_single_parts(parts)
         message: Document = {"role": "assistant", "content": None, "refusal": None}
-        for position, part in enumerate(parts):
-            for fields in self._encode_part(part, position, one_piece):
-                for name, value in fields.items():
-                    message[name] = _merge_field_values(message.get(name), value)
+        for fields in self._encode_parts(parts, streamed=False):
+            for name, value in fields.items():
+                message[name] = _merge_field_values(message.get(name), value)
         if not parts:
             message["content"] = ""
         return message
@@ -345,65 +343,52 @@ class ChatMessageEncoder:
 
         The first delta holds the role.
         """
-        self._check_single_parts(turn.parts)
         has_text = not turn.parts or any(isinstance(part, Text) for part in turn.parts)
         yield {"role": "assistant", "content": "" if has_text else None, "refusal": None}
-        call_index = 0
-        for position, part in enumerate(turn.parts):
+        yield from self._encode_parts(turn.parts, streamed=True)
+
+    def _encode_parts(self, parts: Sequence[Part], *, streamed: bool) -> Iterator[Document]:
+        split_text = self.split_text if streamed else one_piece
+        call_count = audio_count = 0
+        for position, part in enumerate(parts):
             match part:
-                case Media(transcript=transcript) if transcript:
-                    yield _encode_media(part, "")
-                    for piece in self.split_text(transcript):
+                case Text():
+                    for piece in split_text(part.text):
+                        yield {"content": piece}
+                    if part.citations:
+                        yield _encode_citations(part)
+                case Reasoning():
+                    is_sealed = has_reasoning_details(self.variant) and part.redacted
+                    pieces = [] if is_sealed else list(split_text(part.text))
+                    for at, piece in enumerate(pieces or [""], 1):
+                        is_last = at >= len(pieces)
+                        yield self._encode_reasoning(part, piece, position, is_last=is_last)
+                case Refusal():
+                    for piece in split_text(part.text):
+                        yield {"refusal": piece}
+                case ToolCall() if self.uses_functions:
+                    call_count += 1
+                    yield {"function_call": {"name": part.name, "arguments": part.arguments}}
+                case ToolCall():
+                    index = {"index": call_count} if streamed else {}
+                    call_count += 1
+                    is_whole = not streamed or self.variant.sends_whole_tool_calls
+                    call = _encode_call(part, part.arguments if is_whole else "")
+                    yield {"tool_calls": [{**index, **call}]}
+                    kind, arguments_field = _call_fields(part)
+                    for piece in () if is_whole else split_text(part.arguments):
+                        yield {"tool_calls": [{**index, kind: {arguments_field: piece}}]}
+                case Media():
+                    audio_count += part.media_type == _AUDIO
+                    yield _encode_media(part, "" if streamed else part.transcript)
+                    for piece in split_text(part.transcript) if streamed else ():
                         yield {"audio": {"transcript": piece}}
-                case ToolCall() if not self.uses_functions:
-                    yield from self._encode_call_deltas(part, call_index)
-                    call_index += 1
-                case _:
-                    yield from self._encode_part(part, position, self.split_text)
-
-    def _check_single_parts(self, parts: Sequence[Part]) -> None:
-        calls = [part for part in parts if isinstance(part, ToolCall)]
-        sounds = [part for part in parts if isinstance(part, Media) and part.media_type == _AUDIO]
-        if (self.uses_functions and len(calls) > 1) or len(sounds) > 1:
-            raise NotRepresentable(
-                "openai-chat says one function call, and one sound, in a message"
-            )
-
-    def _encode_part(
-        self, part: Part, position: int, split_text: Callable[[str], Iterable[str]]
-    ) -> Iterator[Document]:
-        match part:
-            case Text():
-                for piece in split_text(part.text):
-                    yield {"content": piece}
-                if part.citations:
-                    yield _encode_citations(part)
-            case Reasoning():
-                is_sealed = has_reasoning_details(self.variant) and part.redacted
-                pieces = [] if is_sealed else list(split_text(part.text))
-                for at, piece in enumerate(pieces or [""], 1):
-                    is_last = at >= len(pieces)
-                    yield self._encode_reasoning(part, piece, position, is_last=is_last)
-            case Refusal():
-                for piece in split_text(part.text):
-                    yield {"refusal": piece}
-            case ToolCall() if self.uses_functions:
-                yield {"function_call": {"name": part.name, "arguments": part.arguments}}
-            case ToolCall():
-                yield {"tool_calls": [_encode_call(part, part.arguments)]}
-            case Media():
-                yield _encode_media(part, part.transcript)
-            case ToolResult():
-                pass  # a response has none
-
-    def _encode_call_deltas(self, call: ToolCall, index: int) -> Iterator[Document]:
-        if self.variant.sends_whole_tool_calls:
-            yield {"tool_calls": [{"index": index, **_encode_call(call, call.arguments)}]}
-            return
-        yield {"tool_calls": [{"index": index, **_encode_call(call, "")}]}
-        kind, arguments_field = _call_fields(call)
-        for piece in self.split_text(call.arguments):
-            yield {"tool_calls": [{"index": index, kind: {arguments_field: piece}}]}
+                case ToolResult():
+                    pass  # a response has none
+            if (self.uses_functions and call_count > 1) or audio_count > 1:
+                raise NotRepresentable(
+                    "openai-chat says one function call, and one sound, in a message"
+                )
 
     def _encode_reasoning(
         self, part: Reasoning, text: str, position: int, *, is_last: bool
