@@ -78,19 +78,21 @@ class OpenAIChat(ChoicesDialect):
             merged=chat_messages.merged_kinds(options.variant),
         )
 
-    def encode_whole_choice(self, index: int, turn: Turn, options: ResponseOptions) -> Document:
-        """The whole message."""
-        message = _message_encoder(options).encode_message(turn)
-        return {"index": index, "message": {**message, **_message_metadata(turn)}}
+    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+        """A choice with its message, or with a delta."""
+        return {"index": index, "delta" if streamed else "message": content}
 
-    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
-        """The deltas of the message."""
-        for delta in _message_encoder(options).encode_deltas(turn):
-            yield {"index": index, "delta": delta}
-
-    def encode_last_piece(self, index: int, turn: Turn) -> Document:
-        """A delta with the metadata of the message."""
-        return {"index": index, "delta": _message_metadata(turn)}
+    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
+        """The whole message, or its deltas; the last has the metadata of the message."""
+        encoder = ChatMessageEncoder(
+            options.variant, options.context.split_text, options.uses_functions
+        )
+        metadata = {name: value for name, value in turn.metadata if name in MESSAGE_METADATA_FIELDS}
+        if options.stream:
+            yield from encoder.encode_deltas(turn)
+            yield metadata
+        else:
+            yield {**encoder.encode_message(turn), **metadata}
 
     def encode_events(self, turns: Sequence[Turn], options: ResponseOptions) -> Iterator[bytes]:
         """The events of a stream, after the provider's preamble."""
@@ -98,11 +100,3 @@ class OpenAIChat(ChoicesDialect):
             preamble = dict(options.variant.preamble_chunk)
             yield sse.encode_event(response_encoding.single_line_json(preamble))
         yield from super().encode_events(turns, options)
-
-
-def _message_encoder(options: ResponseOptions) -> ChatMessageEncoder:
-    return ChatMessageEncoder(options.variant, options.context.split_text, options.uses_functions)
-
-
-def _message_metadata(turn: Turn) -> Document:
-    return {name: value for name, value in turn.metadata if name in MESSAGE_METADATA_FIELDS}

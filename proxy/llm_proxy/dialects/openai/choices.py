@@ -158,16 +158,12 @@ class ChoicesDialect(family.OpenAIDialect):
         """The message in a choice, or the delta in a piece of one."""
 
     @abstractmethod
-    def encode_whole_choice(self, index: int, turn: Turn, options: ResponseOptions) -> Document:
-        """The fields of a choice with the whole content of the turn, and its index."""
+    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+        """A choice with its content, or a piece of one."""
 
     @abstractmethod
-    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
-        """The fields of the pieces of a choice before its finish, and its index."""
-
-    @abstractmethod
-    def encode_last_piece(self, index: int, turn: Turn) -> Document:
-        """The fields of the piece of a choice that finishes it, and its index."""
+    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
+        """The content of a choice; in a stream, of its pieces, of which the last finishes it."""
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
@@ -300,8 +296,9 @@ class ChoicesDialect(family.OpenAIDialect):
         if options.stream:
             return family.stream_response(self.encode_events(turns, options), context)
         choices = [
-            _choice(self.encode_whole_choice(at, turn, options), turn)
+            _choice(self.choice_with_content(at, content, streamed=False), turn)
             for at, turn in enumerate(turns)
+            for content in self.encode_content(turn, options)
         ]
         envelope = _envelope(turns[0], self.object_types[0], context)
         document = {**envelope, "choices": choices, "usage": USAGE.encode(turns[0].usage)}
@@ -319,8 +316,15 @@ class ChoicesDialect(family.OpenAIDialect):
             return sse.encode_event(response_encoding.single_line_json(document))
 
         is_successive = context.choices_are_successive
-        pieces = [self.encode_pieces(at, turn, options) for at, turn in enumerate(turns)]
-        for piece in chain.from_iterable(pieces if is_successive else zip_longest(*pieces)):
+        choices = [
+            [
+                self.choice_with_content(at, content, streamed=True)
+                for content in self.encode_content(turn, options)
+            ]
+            for at, turn in enumerate(turns)
+        ]
+        last_pieces = [pieces.pop() for pieces in choices]
+        for piece in chain.from_iterable(choices if is_successive else zip_longest(*choices)):
             if piece is not None:
                 yield chunk(_choice(piece))
         if first.failure is not None:
@@ -334,8 +338,7 @@ class ChoicesDialect(family.OpenAIDialect):
         finished = turns[:1] if is_successive else turns
         for at, turn in enumerate(finished):
             has_usage = variant.sends_usage_with_finish and at == len(finished) - 1
-            choice = _choice(self.encode_last_piece(at, turn), turn)
-            yield chunk(choice, usage=usage if has_usage else None)
+            yield chunk(_choice(last_pieces[at], turn), usage=usage if has_usage else None)
         if options.includes_usage and not variant.sends_usage_with_finish:
             yield chunk(usage=usage)
         if variant.sends_done:

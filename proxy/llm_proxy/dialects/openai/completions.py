@@ -79,17 +79,20 @@ class OpenAICompletions(ChoicesDialect):
         texts = [choice.get("text") for choice in get_objects(fields, "choices")]
         return sum(len(str_or_empty(text)) for text in (*texts, fields.get("value")))
 
-    def encode_whole_choice(self, index: int, turn: Turn, _options: ResponseOptions) -> Document:
-        """The whole text."""
-        return {"text": turn.text, "index": index}
+    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+        """A choice with its text, or with a piece of it."""
+        return {**content, "index": index}
 
-    def encode_pieces(self, index: int, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
-        """The pieces of the text; an empty one for a turn without parts or finish."""
+    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
+        """The whole text, or its pieces; the last is empty.
+
+        A stream without parts has another empty piece where nothing finishes it.
+        """
+        if not options.stream:
+            yield {"text": turn.text}
+            return
         if not turn.parts and turn.finish is None:
-            yield {"text": "", "index": index}
+            yield {"text": ""}
         for piece in options.context.split_text(turn.text):
-            yield {"text": piece, "index": index}
-
-    def encode_last_piece(self, index: int, _turn: Turn) -> Document:
-        """An empty text."""
-        return {"text": "", "index": index}
+            yield {"text": piece}
+        yield {"text": ""}
