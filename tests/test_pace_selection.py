@@ -432,8 +432,7 @@ async def test_the_analysis_cache_is_limited_in_bytes(monkeypatch: pytest.Monkey
         take = ConstantTakes(replace(CASSETTE, file=f"{number}.jsonl"))
         await take_player.replay_take(take, routed, 1, take_player.pace_of(routed))
 
-    cached_keys = list(take_player._cached_inputs.entries)
-    assert cached_keys == [("1.jsonl", False), ("4.jsonl", False), ("5.jsonl", False)]
+    assert list(take_player._prepared) == ["1.jsonl", "4.jsonl", "5.jsonl"]
 
 
 async def test_offloaded_work_runs_sequentially() -> None:

@@ -7,11 +7,10 @@ Takes are replayed at the pace of their requests, with the values of the request
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final
 from urllib.parse import quote
 
 from llm_proxy import matching
@@ -28,10 +27,8 @@ from llm_proxy.routing import LARGE_BODY_BYTES, RoutedRequest
 from llm_proxy.take_numbers import AfterLast, RequestCounter, pick_take
 from llm_proxy.value_replacement import replace_recorded_values, value_replacements
 
-T = TypeVar("T")
-
 _CACHE_BYTES: Final = 64 * 1024 * 1024
-"""The limit of a cache: bytes of the recordings, with requests, whose values it keeps."""
+"""The limit of the cache: bytes of the recordings, with requests, that it keeps values of."""
 _SLOW_ALIAS_COUNT: Final = 50
 """The number of aliases that takes a few ms."""
 NEAREST_HEADER: Final = "x-llm-proxy-nearest"
@@ -148,10 +145,9 @@ class TakePlayer:
         self.min_similarity = min_similarity
         self._paces = paces
         self._offload = offload
-        self._cached_inputs = _CassetteCache[PaceInput]()
-        """By cassette file, and whether the recorded reads are the pieces."""
-        self._cached_documents = _CassetteCache[NormalizedDocument]()
-        """The documents of recorded requests, by cassette file."""
+        self._prepared: OrderedDict[str, _PreparedCassette] = OrderedDict()
+        """By cassette file; those unused for longest go first."""
+        self._prepared_bytes = 0
 
     def pace_of(self, routed: RoutedRequest) -> Pace:
         """The request's own pace, else its session's.  Raises `RequestRefused`."""
@@ -169,9 +165,10 @@ class TakePlayer:
         draw_uniform = make_seeded_draw(
             self._paces.seed, routed.session, routed.key, request_ordinal
         )
-        input_key = cassette.file, pace.chunks == "recorded"
-        cached_input = self._cached_inputs.get(input_key, cassette)
-        cached_document = self._cached_documents.get(cassette.file, cassette)
+        prepared = self._prepared.get(cassette.file)
+        if prepared is None or prepared.cassette is not cassette:
+            prepared = _PreparedCassette(cassette)
+        pace_input = prepared.pace_inputs.get(pace.chunks == "recorded")
         alias_count = 0
         if routed.match_rules.rules and cassette.request.body != routed.stored_request.body:
             alias_count = len(routed.normalized_document.value_by_alias)
@@ -179,97 +176,76 @@ class TakePlayer:
         replacing_is_slow = alias_count > 0 and (
             largest_body_bytes > LARGE_BODY_BYTES or alias_count > _SLOW_ALIAS_COUNT
         )
-        plan = partial(
-            _plan_replay,
-            cassette,
-            routed if alias_count else None,
-            pace,
-            draw_uniform,
-            cached_document,
-            cached_input,
-        )
+        plan = partial(_plan_replay, prepared, routed if alias_count else None, pace, draw_uniform)
         is_slow = replacing_is_slow or is_slow_to_plan(
-            cassette, pace, None if alias_count else cached_input
+            cassette, pace, None if alias_count else pace_input
         )
-        planned = await self._offload(plan) if is_slow else plan()
-        if planned.document is not None:
-            self._cached_documents.put(cassette.file, cassette, planned.document)
-        if planned.pace_input is not None:
-            self._cached_inputs.put(input_key, cassette, planned.pace_input)
+        burst, replaced_count = await self._offload(plan) if is_slow else plan()
+        if prepared.document is not None or prepared.pace_inputs:
+            self._keep_prepared(prepared)
         return ModeResponse(
-            planned.burst,
+            burst,
             take.file,
             recorded_at=cassette.meta.recorded_at,
-            replaced_value_count=planned.replaced_count,
+            replaced_value_count=replaced_count,
             pace=str(pace),
         )
 
+    def _keep_prepared(self, prepared: _PreparedCassette) -> None:
+        replaced = self._prepared.pop(prepared.cassette.file, None)
+        if replaced is not None:
+            self._prepared_bytes -= replaced.size_bytes
+        self._prepared[prepared.cassette.file] = prepared
+        self._prepared_bytes += prepared.size_bytes
+        while self._prepared_bytes > _CACHE_BYTES:
+            _, oldest = self._prepared.popitem(last=False)
+            self._prepared_bytes -= oldest.size_bytes
 
-@dataclass(frozen=True, slots=True)
-class _PlannedReplay:
-    """The actions of a replay, and what the next replay of the cassette can use again."""
 
-    burst: Burst
-    replaced_count: int
-    document: NormalizedDocument | None
-    pace_input: PaceInput | None
+@dataclass(slots=True)
+class _PreparedCassette:
+    """What the replays of a cassette share; each part is computed when it is first needed."""
+
+    cassette: Cassette
+    document: NormalizedDocument | None = None
+    """The document of the recorded request."""
+    pace_inputs: dict[bool, PaceInput] = field(default_factory=dict)
+    """By whether the recorded reads are the pieces."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the recording, its request included."""
+        return self.cassette.response_end.size_bytes + len(self.cassette.request.body)
 
 
 def _plan_replay(
-    cassette: Cassette,
+    prepared: _PreparedCassette,
     replacing_routed: RoutedRequest | None,
     pace: Pace,
     draw_uniform: IndexedUniformDraw,
-    document: NormalizedDocument | None,
-    pace_input: PaceInput | None,
-) -> _PlannedReplay:
-    """Plan the replay with the values of the client of `replacing_routed`, if there is one.
+) -> tuple[Burst, int]:
+    """The actions of a replay, and how many recorded values are replaced in it.
 
-    The recorded values stay where the requests differ by more than them, since then an alias may
-    mean different things in the two requests.
+    They are replaced by those of the client of `replacing_routed`, if there is one, unless the
+    requests differ by more than them, since then an alias may mean different things in the two.
     """
-    played, replaced_count = cassette, 0
+    cassette = played = prepared.cassette
+    replaced_count = 0
     if replacing_routed is not None:
-        document = document or matching.normalized_document(
+        prepared.document = prepared.document or matching.normalized_document(
             cassette.meta.provider, cassette.request, replacing_routed.match_rules
         )
         own_document = replacing_routed.normalized_document
-        if document.document == own_document.document:
-            replacements = value_replacements(document.value_by_alias, own_document.value_by_alias)
+        if prepared.document.document == own_document.document:
+            replacements = value_replacements(
+                prepared.document.value_by_alias, own_document.value_by_alias
+            )
             if replacements:
                 played, replaced_count = replace_recorded_values(cassette, replacements)
-    played_input = pace_input if played is cassette else None
-    if played_input is None and isinstance(pace, TokenRatePace | ModelledPace):
-        played_input = read_pace_input(played, pace.chunks)
-    burst = replay_actions(played, pace, draw_uniform, played_input)
-    # Replaced values are specific to one client.
-    return _PlannedReplay(
-        burst, replaced_count, document, played_input if played is cassette else None
-    )
-
-
-class _CassetteCache(Generic[T]):
-    """Values that were computed from cassettes; those unused for longest go first."""
-
-    def __init__(self) -> None:
-        self.entries: OrderedDict[Hashable, tuple[Cassette, T]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: Hashable, cassette: Cassette) -> T | None:
-        """The value; None where there is none of this very cassette."""
-        cached_cassette, value = self.entries.get(key, (None, None))
-        return value if cached_cassette is cassette else None
-
-    def put(self, key: Hashable, cassette: Cassette, value: T) -> None:
-        """Keep a value as the latest one."""
-        if key in self.entries:
-            self._bytes -= _size_bytes(self.entries.pop(key)[0])
-        self.entries[key] = cassette, value
-        self._bytes += _size_bytes(cassette)
-        while self._bytes > _CACHE_BYTES:
-            _, (oldest_cassette, _) = self.entries.popitem(last=False)
-            self._bytes -= _size_bytes(oldest_cassette)
-
-
-def _size_bytes(cassette: Cassette) -> int:
-    return cassette.response_end.size_bytes + len(cassette.request.body)
+    # Replaced values are specific to one client: what is computed from them is not kept.
+    pace_inputs = prepared.pace_inputs if played is cassette else {}
+    has_read_pieces = pace.chunks == "recorded"
+    if has_read_pieces not in pace_inputs and isinstance(pace, TokenRatePace | ModelledPace):
+        pace_inputs[has_read_pieces] = read_pace_input(played, pace.chunks)
+    burst = replay_actions(played, pace, draw_uniform, pace_inputs.get(has_read_pieces))
+    return burst, replaced_count

@@ -29,7 +29,6 @@ from aiohttp import web
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError, printable_excerpt
-from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.modes import Mode
 from llm_proxy.pacing import Pace, PaceRegistry, parse_pace
@@ -81,9 +80,7 @@ class ControlPages:
         else:
             response_body = _serialize_document(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
-        await writer.send_response(
-            ResponseHead(status, "llm-proxy", headers, "length", len(response_body)), response_body
-        )
+        await writer.send_response(status, headers, response_body)
 
     async def _page_response(self, method: str, path: str, body: bytes) -> PageResponse | None:
         """The response of a page; None if there is no such page."""

@@ -21,11 +21,10 @@ from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.miss_report import MissReport
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
-    ReportScriptExhausted,
     ScriptedResponse,
     SendTurns,
 )
-from llm_proxy.turns import Part, ToolCall
+from llm_proxy.turns import ToolCall
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -223,22 +222,17 @@ def simulated_details(
     scripted_response: ScriptedResponse, source: ActionSource
 ) -> SimulatedDetails:
     """The details of a scripted response and of its actions."""
-    finish, failure, parts = "", "", list[Part]()
-    match scripted_response.scripted_action:
-        case SendTurns(response_turns=turns):
-            finish = str(turns[0].finish or "")
-            parts = [part for turn in turns for part in turn.parts]
-        case FailResponse(failure_status=failure):
-            pass
-        case ReportScriptExhausted():
-            pass
+    action = scripted_response.scripted_action
+    turns = action.response_turns if isinstance(action, SendTurns) else ()
     actions = source if isinstance(source, tuple) else ()
     return SimulatedDetails(
         source=scripted_response.origin,
-        finish=finish,
-        tool_calls=tuple(part.name for part in parts if isinstance(part, ToolCall)),
+        finish=str(turns[0].finish or "") if turns else "",
+        tool_calls=tuple(
+            part.name for turn in turns for part in turn.parts if isinstance(part, ToolCall)
+        ),
         chunks=sum(isinstance(action, Send) for action in actions),
-        failure=failure,
+        failure=action.failure_status if isinstance(action, FailResponse) else "",
         unsuccessful=scripted_response.session_failure_reason,
         notes=scripted_response.journal_notes,
         metadata=scripted_response.reported_metadata,

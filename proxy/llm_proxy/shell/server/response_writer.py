@@ -14,7 +14,6 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -33,7 +32,7 @@ from llm_proxy.errors import (
     ScriptExhausted,
     UpstreamFailed,
 )
-from llm_proxy.exchange import ResponseHead, head_lines
+from llm_proxy.exchange import Framing, Headers, ResponseHead, head_lines
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 
 _ZERO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -74,6 +73,10 @@ class ResponseWriter(web.StreamResponse):
         """Body bytes passed to this writer so far."""
         self.was_aborted = False
         """Whether the response was cut off by `abort`."""
+        self.timed_write_count = 0
+        """The number of writes that had a due time."""
+        self.total_late_ms = self.worst_late_ms = 0.0
+        """By how much they were late."""
         self.close_reason = ""
         """Why the connection was reset when the client stopped reading; empty if it was not."""
 
@@ -173,12 +176,11 @@ class ResponseWriter(web.StreamResponse):
         if self._closes_connection and not has_unread_body and self._request.transport is not None:
             self._request.transport.close()
 
-    async def send_response(self, head: ResponseHead, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a complete response of the proxy itself; to HEAD, the same without its body."""
         is_head_request = self._request.method == "HEAD"
-        self.buffer_head(
-            replace(head, framing="none" if is_head_request else "length", content_length=len(body))
-        )
+        framing: Framing = "none" if is_head_request else "length"
+        self.buffer_head(ResponseHead(status, "llm-proxy", headers, framing, len(body)))
         if not is_head_request:
             self.buffer_body([body])
         await self.send_end()
@@ -212,28 +214,8 @@ class ResponseWriter(web.StreamResponse):
         """Do nothing; aiohttp calls this."""
 
 
-@dataclass(slots=True)
-class WriteLateness:
-    """How late writes were against their due times, in ms."""
-
-    write_count: int = 0
-    total_ms: float = 0.0
-    worst_ms: float = 0.0
-
-    def add_lateness(self, late_ms: float) -> None:
-        """Add one write that was `late_ms` late."""
-        self.write_count += 1
-        self.total_ms += late_ms
-        self.worst_ms = max(self.worst_ms, late_ms)
-
-    @property
-    def mean_ms(self) -> float:
-        """The mean lateness of all writes that had a due time."""
-        return self.total_ms / self.write_count if self.write_count else 0.0
-
-
 async def perform_actions(
-    source: ActionSource, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
+    source: ActionSource, routed: RoutedRequest, writer: ResponseWriter
 ) -> None:
     """Perform all actions of `source` on `writer`.
 
@@ -241,11 +223,11 @@ async def perform_actions(
     Raises `ConnectionError` if the client has gone, and whatever the source raises.
     """
     if isinstance(source, tuple):
-        await _perform_burst(source, routed, writer, lateness)
+        await _perform_burst(source, routed, writer)
     else:
         async with aclosing(source) as bursts:
             async for burst in bursts:
-                await _perform_burst(burst, routed, writer, lateness)
+                await _perform_burst(burst, routed, writer)
                 if writer.was_aborted:
                     return
                 await writer.flush()
@@ -253,9 +235,7 @@ async def perform_actions(
         await writer.send_end()
 
 
-async def _perform_burst(
-    burst: Burst, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
-) -> None:
+async def _perform_burst(burst: Burst, routed: RoutedRequest, writer: ResponseWriter) -> None:
     """Perform a burst; consecutive pieces of the body are written together."""
     pieces: list[bytes] = []
     for number, action in enumerate(burst, 1):
@@ -275,7 +255,10 @@ async def _perform_burst(
                     # May be long: the task is cancelled when the client leaves or the server stops.
                     await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
                 if due_ms > 0:
-                    lateness.add_lateness(routed.elapsed_ms() - due_ms)
+                    late_ms = routed.elapsed_ms() - due_ms
+                    writer.timed_write_count += 1
+                    writer.total_late_ms += late_ms
+                    writer.worst_late_ms = max(writer.worst_late_ms, late_ms)
             case Begin(head):
                 writer.buffer_head(head)
             case Send(data):
@@ -294,16 +277,14 @@ async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyEr
     if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
         message = f"{error}. Delete it, or record it again with llm-proxy record."
     body = dialect.error_body(status, error_type, message)
-    headers: list[tuple[str, str]] = [
+    headers = [
         ("Content-Type", "application/json"),
         (ERROR_HEADER, error_type),
     ]
     if not isinstance(error, UpstreamFailed) or status == HTTPStatus.LOOP_DETECTED:
         # An upstream failure may be retried, as without the proxy.
         headers.append(("x-should-retry", "false"))
-    await writer.send_response(
-        ResponseHead(status, "llm-proxy", tuple(headers), "length", len(body)), body
-    )
+    await writer.send_response(status, tuple(headers), body)
 
 
 def _status_and_type(error: LlmProxyError) -> tuple[int, str]:

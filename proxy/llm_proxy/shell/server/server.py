@@ -44,12 +44,7 @@ from llm_proxy.shell.server.intake import (
     read_body,
 )
 from llm_proxy.shell.server.journal import Journal, simulated_details
-from llm_proxy.shell.server.response_writer import (
-    ResponseWriter,
-    WriteLateness,
-    perform_actions,
-    send_error,
-)
+from llm_proxy.shell.server.response_writer import ResponseWriter, perform_actions, send_error
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -170,13 +165,12 @@ class ProxyServer:
     ) -> None:
         entry.session = routed.session
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
-        lateness = WriteLateness()
         try:
             try:
                 source = await faulted_response.get_actions(
                     partial(self._mode_response, routed, entry)
                 )
-                await perform_actions(source, routed, writer, lateness)
+                await perform_actions(source, routed, writer)
                 entry.ending = "cut" if writer.was_aborted else "sent"
             except LlmProxyError as error:
                 self._journal_error(error, entry, routed)
@@ -194,9 +188,9 @@ class ProxyServer:
             raise
         finally:
             entry.ms = round(routed.elapsed_ms(), 3)
-            entry.late_mean_ms = round(lateness.mean_ms, 3)
-            entry.late_worst_ms = round(lateness.worst_ms, 3)
-            entry.timed_writes = lateness.write_count
+            entry.timed_writes = writer.timed_write_count
+            entry.late_mean_ms = round(writer.total_late_ms / max(entry.timed_writes, 1), 3)
+            entry.late_worst_ms = round(writer.worst_late_ms, 3)
             if self._admission.retry_tracker is not None:
                 head = writer.written_head
                 is_success = head is not None and head.status < HTTPStatus.BAD_REQUEST
