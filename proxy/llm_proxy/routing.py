@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Generic, Self, TypeVar, overload
+from typing import Final
+
+from propcache.api import cached_property
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
@@ -22,8 +24,6 @@ from llm_proxy.exchange import Request, header_value
 from llm_proxy.matching import NO_RULES, NormalizedDocument, RuleSet
 from llm_proxy.providers import provider_of_request
 from llm_proxy.take_numbers import LogicalRequest
-
-T = TypeVar("T")
 
 SESSION_HEADER: Final = "x-llm-proxy-session"
 SCENARIO_HEADER: Final = "x-llm-proxy-scenario"
@@ -48,36 +48,14 @@ _PREFIXED_PATH: Final = re.compile(
 )
 
 
-class _CachedProperty(Generic[T]):
-    """A property that is computed on first access.
-
-    Two threads that access it at once may both compute it, and neither waits for the other:
-    `functools.cached_property` has one lock for all instances before Python 3.12, so the recorder's
-    thread, busy with a large request, would block the event loop.
-    """
-
-    def __init__(self, compute: Callable[[RoutedRequest], T]) -> None:
-        self._compute = compute
-        self._name = compute.__name__
-        self.__doc__ = compute.__doc__
-
-    @overload
-    def __get__(self, routed: None, _owner: type[RoutedRequest]) -> Self: ...
-
-    @overload
-    def __get__(self, routed: RoutedRequest, _owner: type[RoutedRequest]) -> T: ...
-
-    def __get__(self, routed: RoutedRequest | None, _owner: type[RoutedRequest]) -> Self | T:
-        if routed is None:  # accessed on the class
-            return self
-        value = self._compute(routed)
-        routed.__dict__[self._name] = value  # takes precedence over this descriptor from now on
-        return value
-
-
 @dataclass(frozen=True)
 class RoutedRequest:
-    """A request in the proxy, with everything that its response depends on."""
+    """A request in the proxy, with everything that its response depends on.
+
+    Two threads that need a cached property at once may both compute it, and neither waits for the
+    other: `functools.cached_property` has one lock for all instances before Python 3.12, so the
+    recorder's thread, busy with a large request, would block the event loop.
+    """
 
     request: Request
     """The request as it is forwarded to the provider."""
@@ -116,12 +94,12 @@ class RoutedRequest:
         count = header_value(self.decompressed_request.headers, RETRY_COUNT_HEADER) or ""
         return int(count) if _RETRY_COUNT.fullmatch(count) else None
 
-    @_CachedProperty
+    @cached_property
     def credentials(self) -> frozenset[bytes]:
         """The client's credentials in every spelling: they must not be stored anywhere."""
         return request_credential_spellings(self.decompressed_request)
 
-    @_CachedProperty
+    @cached_property
     def request_for_key(self) -> StoredRequest:
         """The request from which the key is computed: redacted by names only.
 
@@ -132,29 +110,29 @@ class RoutedRequest:
         headers = redaction.storable_request_headers(request.headers)
         return StoredRequest(request.method, request.path, query, headers, request.body, count)
 
-    @_CachedProperty
+    @cached_property
     def stored_request(self) -> StoredRequest:
         """The redacted request; the same object as `request_for_key` if that has no secrets."""
         return redact_stored_request(
             self.request_for_key, self.credentials, redaction.CLIENT_PLACEHOLDER
         )
 
-    @_CachedProperty
+    @cached_property
     def conversation(self) -> Conversation | None:
         """The decoded request for a turn; None if it is another kind of request."""
         return self.dialect.decode_request(self.decompressed_request)
 
-    @_CachedProperty
+    @cached_property
     def model(self) -> str:
         """The requested model, from the stored request: a client may send anything there."""
         return self.dialect.model(self.stored_request)
 
-    @_CachedProperty
+    @cached_property
     def normalized_document(self) -> NormalizedDocument:
         """The stored request's document after the rules, for comparison and display."""
         return matching.normalized_document(self.provider, self.stored_request, self.match_rules)
 
-    @_CachedProperty
+    @cached_property
     def key(self) -> str:
         """The hash by which its takes are found, independent of its credentials."""
         if self.request_for_key is self.stored_request:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import framing, redaction
-from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
+from llm_proxy.cassette import CassetteMeta, spool
 from llm_proxy.cassette.model import encode_line, printable_model
 from llm_proxy.errors import SpoolError
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
@@ -126,7 +126,7 @@ class SpooledRecording:
         self.description = "a request"
         """The request in log messages: `POST /v1/chat/completions`."""
         self._recorder = recorder
-        self._items: list[_Item] = [self._start]
+        self._items: list[_Item] = [partial(self._open, frozenset())]
         """What waits to be written."""
         self._pending_bytes = 0
         """Approximate memory of the items."""
@@ -155,7 +155,6 @@ class SpooledRecording:
         self._opening = b""
         self._file: SpoolFile | None = None
         """Created once there is a response."""
-        self._secrets: frozenset[bytes] = frozenset()
         self._redactor = redaction.Redactor(())
         self._body_redactor: redaction.Redactor | FrameRedactor = self._redactor
         """The redactor of the body; its first bytes select it, since content types may be wrong."""
@@ -168,7 +167,7 @@ class SpooledRecording:
 
     def redact_secrets(self, secrets: frozenset[bytes]) -> None:
         """Redact these secrets of the upstream request from request and response."""
-        self._add_item(partial(self._redact_operator_secrets, secrets))
+        self._add_item(partial(self._open, secrets))
 
     def record_head(self, at: float, head: ResponseHead) -> None:
         """Record the head, which arrived at `at` ms."""
@@ -269,20 +268,18 @@ class SpooledRecording:
             self._file = self._file or self._recorder.create_spool()
             self._file.append(b"".join(lines))
 
-    def _start(self) -> list[bytes]:
+    def _open(self, operator_secrets: frozenset[bytes]) -> list[bytes]:
+        """Encode the opening: at first, and again if secrets of the operator were sent upstream."""
         routed = self._routed
-        assert routed is not None  # noqa: S101 # the first item
+        assert routed is not None  # noqa: S101 # this comes before the head
         self._take = self._take or self._recorder.request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
-        self._encode_opening(routed, routed.stored_request)
-        self._add_response_secrets(routed.credentials)
-        return []
-
-    def _encode_opening(self, routed: RoutedRequest, stored: StoredRequest) -> None:
+        stored, model = routed.stored_request, routed.model
+        if operator_secrets:
+            stored = redact_stored_request(stored, operator_secrets, redaction.OPERATOR_PLACEHOLDER)
+            model = routed.dialect.model(stored)
         self.description = f"{stored.method} {stored.path}"
-        is_redacted_again = stored is not routed.stored_request
-        model = routed.dialect.model(stored) if is_redacted_again else routed.model
         meta = CassetteMeta(
             recording_tool=f"llm-proxy {__version__}",
             recorded_at=timestamp_now(),
@@ -297,20 +294,8 @@ class SpooledRecording:
         )
         target = spool.SpoolTargetLine(1, self._recorder.library_path, self._take)
         self._opening = spool.encode_opening(target, meta, stored)
-
-    def _add_response_secrets(self, secrets: frozenset[bytes]) -> None:
-        self._secrets |= secrets
-        self._redactor = self._body_redactor = redaction.Redactor(self._secrets)
-
-    def _redact_operator_secrets(self, secrets: frozenset[bytes]) -> list[bytes]:
-        routed = self._routed
-        assert routed is not None  # noqa: S101 # this item comes before the head
-        stored = redact_stored_request(
-            routed.stored_request, secrets, redaction.OPERATOR_PLACEHOLDER
-        )
-        if stored is not routed.stored_request:
-            self._encode_opening(routed, stored)
-        self._add_response_secrets(secrets)
+        secrets = routed.credentials | operator_secrets
+        self._redactor = self._body_redactor = redaction.Redactor(secrets)
         return []
 
     def _encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
