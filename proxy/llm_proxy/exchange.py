@@ -145,11 +145,12 @@ def head_lines(head: ResponseHead) -> list[str]:
 
     Raises `ValueError` for a head that would allow header injection or response splitting.
     """
-    fields = (
-        f"{_checked_header_name(name)}: {_checked_header_value(value)}"
-        for name, value in head.headers
-    )
-    return [f"HTTP/1.1 {head.status} {_checked_header_value(head.reason)}", *fields]
+    lines = [f"HTTP/1.1 {head.status} {_checked_header_value(head.reason)}"]
+    for name, value in head.headers:
+        if _HEADER_NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no header name")
+        lines.append(f"{name}: {_checked_header_value(value)}")
+    return lines
 
 
 def retry_after_ms(headers: Headers) -> float | None:
@@ -178,12 +179,6 @@ def _body_framing(headers: Headers, status: int, method: str) -> tuple[Framing, 
         last = codings.rpartition(",")[2].strip().lower()
         return ("chunked" if last == "chunked" else "close"), None
     return ("close", None) if length is None else ("length", length)
-
-
-def _checked_header_name(name: str) -> str:
-    if _HEADER_NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no header name")
-    return name
 
 
 def _checked_header_value(value: str) -> str:

@@ -64,9 +64,12 @@ def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterat
                 f"{_HAND_EDITED_ADVICE}"
             )
     if is_valid_name(meta.session) and location.session not in {None, meta.session}:
+        own_folder = f"@{meta.session}/"
+        if meta.session == DEFAULT_SESSION:
+            own_folder = "the library's own folder"
         yield (
             f"session {meta.session} lies in the folder of session {location.session}: "
-            f"move it below {_session_folder_label(meta.session)}"
+            f"move it below {own_folder}"
         )
 
 
@@ -93,7 +96,3 @@ def was_redacted_after_keying(stored_request: StoredRequest) -> bool:
         placeholder.encode() in stored_request.body or any(placeholder in text for text in texts)
         for placeholder in redaction.POST_KEY_PLACEHOLDERS
     )
-
-
-def _session_folder_label(session: str) -> str:
-    return "the library's own folder" if session == DEFAULT_SESSION else f"@{session}/"

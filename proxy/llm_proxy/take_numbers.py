@@ -137,16 +137,17 @@ class TakeAllocator:
         self._own_takes: frozenset[int] = frozenset()
         self._parked_takes: tuple[tuple[int, int], ...] = ()
         """Incomplete takes of this run, as (number in the run, number on disk)."""
-        self._is_replacing = replace_older
+        self.is_replacing = replace_older
+        """Whether the older takes still have to be replaced by takes of this run."""
         self._is_foreign_take = is_foreign_take
 
     def place_take(self, number: int, *, is_complete: bool) -> TakePlacement:
         """Place the run's take `number`; after a reset the same numbers are used again."""
-        if self._is_replacing and is_complete:
+        if self.is_replacing and is_complete:
             return self._replace_older_takes(number)
-        stored_number = max(self._older_takes, default=0) + number if self._is_replacing else number
+        stored_number = max(self._older_takes, default=0) + number if self.is_replacing else number
         stored_number = self._find_unused_number(stored_number, self._older_takes | self._own_takes)
-        if self._is_replacing:
+        if self.is_replacing:
             self._parked_takes += ((number, stored_number),)
         self._own_takes |= {stored_number}
         return TakePlacement(stored_number)
@@ -159,11 +160,6 @@ class TakeAllocator:
             if parked_take != (number, stored_number)
         )
         self._own_takes -= {stored_number}
-
-    @property
-    def is_replacing(self) -> bool:
-        """Whether the older takes still have to be replaced by takes of this run."""
-        return self._is_replacing
 
     def _is_used_by_other_run(self, number: int) -> bool:
         """Whether a number unknown to this allocator is used by another run."""
@@ -201,7 +197,7 @@ class TakeAllocator:
         removals = tuple(sorted(self._older_takes - final_numbers))
         self._older_takes = frozenset(foreign_numbers)
         self._own_takes = frozenset(final_numbers - foreign_numbers)
-        self._is_replacing = False
+        self.is_replacing = False
         return TakePlacement(
             initial_number, tuple(move for move in moves if move[0] != move[1]), removals
         )

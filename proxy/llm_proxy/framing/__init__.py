@@ -87,23 +87,17 @@ def codec_name_for_body(labelled_codec: str, body: bytes) -> str:
         return eventstream.CODEC_NAME
     if ndjson.begins_ndjson(body):
         return "ndjson"
-    return (
-        labelled_codec
-        if labelled_codec in _JSON_DOCUMENT_CODECS
-        else _codec_name_for_json_document(labelled_codec, body.strip())
-    )
-
-
-def _codec_name_for_json_document(labelled_codec: str, body: bytes) -> str:
-    """The codec for a body that is one JSON document; `labelled_codec` if it is none."""
-    is_line = labelled_codec == "ndjson" and b"\n" not in body
-    if is_line or not body.startswith((b"{", b"[")):
+    if labelled_codec in _JSON_DOCUMENT_CODECS:
+        return labelled_codec
+    document = body.strip()
+    is_line = labelled_codec == "ndjson" and b"\n" not in document
+    if is_line or not document.startswith((b"{", b"[")):
         return labelled_codec
     try:
-        orjson.loads(body)
+        orjson.loads(document)
     except ValueError:
         return labelled_codec
-    return "json-array" if body.startswith(b"[") else "whole"
+    return "json-array" if document.startswith(b"[") else "whole"
 
 
 def split_messages(codec_name: str, body: bytes) -> list[bytes]:

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -270,39 +271,24 @@ def walk_cassettes(root: Path) -> Iterator[Path]:
 
     Raises `UsageError` if it cannot be read.
     """
-    for entry in sorted(_list_entries(str(root)), key=lambda entry: entry.name):
-        if _is_visible_folder(entry):
-            yield from walk_cassettes(Path(entry.path))
-        elif _is_cassette(entry):
-            yield Path(entry.path)
+    for _, entry in _walk_by_session(str(root)):
+        yield Path(entry.path)
 
 
-def _walk_by_session(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    pending_folders = [(root, "")]
-    while pending_folders:
-        folder, session = pending_folders.pop()
-        for entry in _list_entries(folder):
-            if _is_cassette(entry):
-                yield session or DEFAULT_SESSION, entry
-            elif _is_visible_folder(entry):
-                pending_folders.append((entry.path, session or _session_of_folder(entry.name)))
+def _walk_by_session(folder: str, session: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    for entry in sorted(_list_entries(folder), key=attrgetter("name")):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk_by_session(entry.path, session or _session_of_folder(entry.name))
+        elif entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+            yield session or DEFAULT_SESSION, entry
 
 
 def _session_of_folder(folder_name: str) -> str:
     return (
         folder_name[1:] if folder_name.startswith("@") and len(folder_name) > 1 else DEFAULT_SESSION
     )
-
-
-def _is_cassette(entry: os.DirEntry[str]) -> bool:
-    name = entry.name
-    return (
-        name.endswith(_SUFFIX) and not name.startswith(".") and entry.is_file(follow_symlinks=False)
-    )
-
-
-def _is_visible_folder(entry: os.DirEntry[str]) -> bool:
-    return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
 
 def _list_entries(folder: str) -> list[os.DirEntry[str]]:

@@ -106,7 +106,12 @@ def claim_file(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _try_lock(fd) and os.fstat(fd).st_nlink > 0
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_claimed = os.fstat(fd).st_nlink > 0
+        except OSError:  # another process has it, or the file system has no locks
+            is_claimed = False
+        yield is_claimed
     finally:
         os.close(fd)
 
@@ -152,11 +157,3 @@ def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
             return path, fd
         os.close(fd)
     raise AssertionError("counting never ends")
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, or the file system has no locks
-        return False
-    return True

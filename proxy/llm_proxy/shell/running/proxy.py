@@ -154,7 +154,20 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
             takes = LibraryTakes(
                 library, allow_partial=settings.allow_partial, rules=settings.match_rules
             )
-        active_mode = _make_mode(mode, settings, paces, takes, upstream, recorder, simulate_mode)
+        active_mode: Mode
+        if takes is not None:
+            player = TakePlayer(paces, SequentialOffload(), settings.nearest)
+            if upstream is None or recorder is None:
+                active_mode = ReplayMode(takes, player, settings.after_last, simulate_mode)
+            else:
+                on_miss = "fail" if settings.on_miss == "scenario" else settings.on_miss
+                active_mode = AutoMode(takes, upstream, recorder, player, simulate_mode or on_miss)
+        elif upstream is not None and recorder is not None:
+            active_mode = RecordMode(upstream, recorder)
+        elif simulate_mode is not None:
+            active_mode = simulate_mode
+        else:
+            raise AssertionError(f"{mode} lacks what it answers with")
 
         engine = FaultEngine(
             settings.faults,
@@ -200,28 +213,6 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         yield RunningProxy(
             url, server, fault_middleware, journal, upstream, recorder, library, listener_gate.stop
         )
-
-
-def _make_mode(
-    name: ModeName,
-    settings: Settings,
-    paces: PaceRegistry,
-    takes: LibraryTakes | None,
-    upstream: LiveUpstream | None,
-    recorder: SpoolRecorder | None,
-    simulate_mode: SimulateMode | None,
-) -> Mode:
-    if takes is not None:
-        player = TakePlayer(paces, SequentialOffload(), settings.nearest)
-        if upstream is None or recorder is None:
-            return ReplayMode(takes, player, settings.after_last, simulate_mode)
-        on_miss = "fail" if settings.on_miss == "scenario" else settings.on_miss
-        return AutoMode(takes, upstream, recorder, player, simulate_mode or on_miss)
-    if upstream is not None and recorder is not None:
-        return RecordMode(upstream, recorder)
-    if simulate_mode is not None:
-        return simulate_mode
-    raise AssertionError(f"{name} lacks what it answers with")
 
 
 async def _make_recorder(

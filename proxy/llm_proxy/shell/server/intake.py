@@ -169,7 +169,11 @@ class RetryTracker:
 
     def assign_logical_request(self, routed: RoutedRequest) -> RoutedRequest:
         """The routed request with its logical request: a new one, or the one that it retries."""
-        fingerprint = _request_fingerprint(routed)
+        request = routed.decompressed_request
+        digest = hashlib.sha256(request.body)
+        for part in (routed.session, routed.provider, request.method, request.path, request.query):
+            digest.update(b"\n" + part.encode("utf-8", "surrogateescape"))
+        fingerprint = digest.digest()
         retry_count = routed.sdk_retry_count or 0
         preceding_attempts = [
             open_request
@@ -198,14 +202,6 @@ class RetryTracker:
             del self._open_requests[open_request.logical_request.number]
         else:
             open_request.has_failed = True
-
-
-def _request_fingerprint(routed: RoutedRequest) -> bytes:
-    request = routed.decompressed_request
-    digest = hashlib.sha256(request.body)
-    for part in (routed.session, routed.provider, request.method, request.path, request.query):
-        digest.update(b"\n" + part.encode("utf-8", "surrogateescape"))
-    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +278,12 @@ async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
     """
     if (request.content_length or 0) > limits.max_body_bytes:
         raise _body_too_large_error(limits)
-    if request.version >= HttpVersion11 and "Expect" in request.headers:
-        _send_continue(request)
     content = request.content
+    if request.version >= HttpVersion11 and "Expect" in request.headers:
+        if request.headers["Expect"].lower() != "100-continue":
+            raise RequestRefused(417, "the only expectation that is met is 100-continue")
+        if request.transport is not None and not content.is_eof():
+            request.transport.write(_CONTINUE_RESPONSE)
     try:
         # Most bodies arrive with their heads, and need no timeout.
         body = await (
@@ -292,7 +291,7 @@ async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
         )
     except TimeoutError:
         # Keeps aiohttp, too, from waiting for the rest of the body.
-        request.content.set_exception(web.RequestPayloadError("given up"))
+        content.set_exception(web.RequestPayloadError("given up"))
         raise RequestRefused(
             408,
             f"nothing of the request body came for {limits.body_idle_timeout_s:g} s: send it "
@@ -319,13 +318,6 @@ async def _read_with_idle_timeout(content: StreamReader, limits: RequestLimits) 
             if body_bytes > limits.max_body_bytes:
                 raise _body_too_large_error(limits)
     return b"".join(chunks)
-
-
-def _send_continue(request: web.BaseRequest) -> None:
-    if request.headers["Expect"].lower() != "100-continue":
-        raise RequestRefused(417, "the only expectation that is met is 100-continue")
-    if request.transport is not None and not request.content.is_eof():
-        request.transport.write(_CONTINUE_RESPONSE)
 
 
 def _body_too_large_error(limits: RequestLimits) -> RequestRefused:

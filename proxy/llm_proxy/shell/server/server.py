@@ -34,7 +34,6 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.redaction import Redactor, displayable_target
 from llm_proxy.routing import RoutedRequest, is_control_path, route_request
-from llm_proxy.scenario.scripted_response import ScriptedResponse
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
 from llm_proxy.shell.server.intake import (
@@ -222,7 +221,13 @@ class ProxyServer:
             notes = () if scripted is None else scripted.journal_notes
             log.info("%s: %s", _request_line(routed), "; ".join((mode_response.origin, *notes)))
             if scripted is not None:
-                scripted = _redact_scripted_response(scripted, routed.decompressed_request)
+                redacted = partial(_redacted_text, request=routed.decompressed_request)
+                scripted = replace(
+                    scripted,
+                    session_failure_reason=redacted(scripted.session_failure_reason),
+                    warnings=tuple(map(redacted, scripted.warnings)),
+                    journal_notes=tuple(map(redacted, scripted.journal_notes)),
+                )
                 entry.simulated = simulated_details(scripted, mode_response.action_source)
                 for warning in scripted.warnings:
                     log.warning("%s: %s", _request_line(routed), warning)
@@ -300,13 +305,3 @@ def _redacted_text(text: str, request: Request) -> str:
     if not any(secret in encoded for secret in secrets):  # nearly always
         return text
     return Redactor(secrets).redact(encoded).decode()
-
-
-def _redact_scripted_response(scripted: ScriptedResponse, request: Request) -> ScriptedResponse:
-    """The scripted response with the request's secrets redacted from its messages."""
-    return replace(
-        scripted,
-        session_failure_reason=_redacted_text(scripted.session_failure_reason, request),
-        warnings=tuple(_redacted_text(warning, request) for warning in scripted.warnings),
-        journal_notes=tuple(_redacted_text(note, request) for note in scripted.journal_notes),
-    )
