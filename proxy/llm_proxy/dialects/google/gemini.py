@@ -16,23 +16,31 @@ from urllib.parse import parse_qs, quote, unquote
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
-    auxiliary_responses,
     gemini_responses,
     requests,
     shared_format,
 )
 from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
 from llm_proxy.dialects.google.shared_format import GoogleDialect
-from llm_proxy.dialects.lenient_json import get_text, parse_object
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    first_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    parse_object,
+)
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.framing.sse import is_done_message, parse_event
-from llm_proxy.turns import Turn
+from llm_proxy.turns import Json, Turn
 
 _GENERATE: Final = "generateContent"
 _STREAM_GENERATE: Final = "streamGenerateContent"
@@ -54,6 +62,15 @@ _MODELS_PATH: Final = re.compile(
     r"(?:/(?P<model>[^/:]+))?\Z"
 )
 _OTHER_PUBLISHER_PATH: Final = re.compile(r"/publishers/(?!google/)")
+
+_EMBEDDING_DIMENSIONS: Final = 768
+_INPUT_LIMIT_TOKENS, _OUTPUT_LIMIT_TOKENS = 1_048_576, 65_536
+"""The limits of every model."""
+_GENERATION_METHODS: Final = ("generateContent", "countTokens", "embedContent")
+_MODEL_INPUT_FIELDS: Final = ("systemInstruction", "contents", "instances", "tools")
+"""The fields of a request that count as input tokens."""
+_TEXT_HOLDER_FIELDS: Final = ("parts", "text", "content", "prompt")
+_JSON_INPUT_FIELDS: Final = ("functionCall", "functionResponse", "functionDeclarations")
 
 
 class Gemini(GoogleDialect):
@@ -155,15 +172,17 @@ class Gemini(GoogleDialect):
         if match is None:
             return None
         if match.re is not _MODELS_PATH:
-            return auxiliary_responses.auxiliary_response(
-                match["operation"], parse_object(request.body)
-            )
-        is_vertex = "publishers" in match["front"]
-        if match["model"] is None:
-            return auxiliary_responses.models_response(context, is_vertex=is_vertex)
-        if context.models and match["model"] not in context.models:
-            return self.error_response(404, shared_format.model_not_found(match["model"]), context)
-        return auxiliary_responses.model_response(match["model"], is_vertex=is_vertex)
+            document = _operation_result(match["operation"], parse_object(request.body))
+            return None if document is None else response_encoding.json_response(document)
+        is_vertex, name = "publishers" in match["front"], match["model"]
+        if name and context.models and name not in context.models:
+            return self.error_response(404, shared_format.model_not_found(name), context)
+        if name:
+            return response_encoding.json_response(_model_object(name, is_vertex=is_vertex))
+        models = [_model_object(model, is_vertex=is_vertex) for model in context.models]
+        return response_encoding.json_response(
+            {"publisherModels" if is_vertex else "models": models}
+        )
 
     def _response_options(self, request: Request) -> ResponseOptions:
         match = _match_path(request)
@@ -246,3 +265,67 @@ def _is_complete_event(message: bytes) -> bool:
     if parse_event(message).data is not None:
         return is_done_message(message)
     return not message.strip() or message.lstrip().startswith(b":")
+
+
+def _model_object(name: str, *, is_vertex: bool) -> Document:
+    if is_vertex:
+        return {
+            "name": f"publishers/google/models/{name}",
+            "versionId": "default",
+            "launchStage": "GA",
+        }
+    return {
+        "name": f"models/{name}",
+        "version": "001",
+        "displayName": name,
+        "inputTokenLimit": _INPUT_LIMIT_TOKENS,
+        "outputTokenLimit": _OUTPUT_LIMIT_TOKENS,
+        "supportedGenerationMethods": list(_GENERATION_METHODS),
+    }
+
+
+def _operation_result(operation: str, body: Fields) -> Document | None:
+    """The response to an operation without a turn; None for any other operation."""
+    match operation:
+        case "countTokens":
+            inner = get_object(body, "generateContentRequest")
+            inputs = [fields.get(name) for fields in (body, inner) for name in _MODEL_INPUT_FIELDS]
+            total = estimates_and_fakes.estimated_token_count("".join(map(_input_text, inputs)))
+            details = [{"modality": "TEXT", "tokenCount": total}]
+            return {"totalTokens": total, "promptTokensDetails": details}
+        case "embedContent":
+            return {"embedding": _embedding_object(body)}
+        case "batchEmbedContents":
+            return {"embeddings": [*map(_embedding_object, get_objects(body, "requests"))]}
+        case "predict":
+            dimensions = get_object(body, "parameters").get("outputDimensionality")
+            predictions: list[Document] = []
+            for instance in get_objects(body, "instances"):
+                text = get_string(instance, "content")
+                count = estimates_and_fakes.estimated_token_count(text)
+                embedding: Document = {
+                    "values": _embedding_values(text, dimensions),
+                    "statistics": {"truncated": False, "token_count": count},
+                }
+                predictions.append({"embeddings": embedding})
+            return {"predictions": predictions}
+        case _:
+            return None
+
+
+def _embedding_object(body: Fields) -> Document:
+    config = get_object(body, "embedContentConfig")
+    dimensions = body.get("outputDimensionality") or config.get("outputDimensionality")
+    return {"values": _embedding_values(_input_text(body.get("content")), dimensions)}
+
+
+def _embedding_values(text: str, dimensions: Json) -> list[float]:
+    return estimates_and_fakes.fake_embedding(
+        text, first_integer(dimensions) or _EMBEDDING_DIMENSIONS
+    )
+
+
+def _input_text(value: Json) -> str:
+    return "".join(
+        estimates_and_fakes.model_input_texts(value, _TEXT_HOLDER_FIELDS, _JSON_INPUT_FIELDS)
+    )

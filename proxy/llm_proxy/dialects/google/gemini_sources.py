@@ -158,26 +158,21 @@ def merge_and_place_citations(parts: Iterable[Part]) -> tuple[Part, ...]:
         kept.append(Text(""))
     merged = turn_parts.merge_neighbours(kept, (Text, Reasoning), _has_signature)
     last_text = max((at for at, part in enumerate(merged) if isinstance(part, Text)), default=0)
-    return tuple(
-        _place_citations(part, unplaced if at == last_text else None)
-        if isinstance(part, Text)
-        else part
-        for at, part in enumerate(merged)
-    )
-
-
-def _place_citations(text: Text, unplaced: list[Citation] | None) -> Text:
-    """A text with its citations; the last text has `unplaced` ones, and citations without span."""
-    default_span = (0, len(text.text)) if unplaced is None else None
-    return replace(
-        text,
-        citations=unique_citations(
+    placed: list[Part] = []
+    for at, part in enumerate(merged):
+        if not isinstance(part, Text):
+            placed.append(part)
+            continue
+        is_last = at == last_text
+        default_span = None if is_last else (0, len(part.text))
+        citations = unique_citations(
             citation
-            if is_valid_span(citation.span, text.text)
+            if is_valid_span(citation.span, part.text)
             else replace(citation, span=default_span)
-            for citation in (*text.citations, *(unplaced or ()))
-        ),
-    )
+            for citation in (*part.citations, *(unplaced if is_last else ()))
+        )
+        placed.append(replace(part, citations=citations))
+    return tuple(placed)
 
 
 def _has_signature(part: Part) -> bool:

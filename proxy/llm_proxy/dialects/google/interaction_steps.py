@@ -83,6 +83,8 @@ _CITATION_FIELDS: Final = (
     *("type", "url", "document_uri", "title", "file_name", "name", "source"),
     *("start_index", "end_index"),
 )
+_CONTENT_FIELDS: Final = ("content", "summary", "result", "is_error")
+"""The fields of a step that are not in `step.start`."""
 _MAX_DEPTH: Final = 2
 """The limit of nested contents; the API nests no deeper."""
 
@@ -108,20 +110,37 @@ class StepDecoder:
                 annotations = get_objects(fields, "annotations")
                 self._located_citations += map(_decode_citation, annotations)
             case "thought" | "thought_summary" | "thought_signature":
-                self._feed_thought(fields)
+                # the summary, if requested, whole or one content at a time, and the signature
+                for summary in (fields.get("content"), *get_items(fields, "summary")):
+                    if text := get_string(object_fields(summary), "text"):
+                        self._fragments.add_fragment(Reasoning(text))
+                if signature := get_string(fields, "signature"):
+                    self._fragments.add_fragment(Reasoning("", signature))
             case "model_output" if depth < _MAX_DEPTH:
                 for content in get_objects(fields, "content"):
                     self.feed(content, depth + 1)
             case "arguments_delta":
                 self._arguments_text.append(get_string(fields, "arguments"))
             case kind if kind in MEDIA_KINDS:
-                media = _decode_media(kind, fields)
+                media = Media(
+                    get_text(fields, "mime_type") or f"{kind}/*",
+                    get_text(fields, "uri"),
+                    get_string(fields, "data"),
+                    metadata=select_metadata(fields, _MEDIA_METADATA),
+                )
                 is_inline_audio = kind == "audio" and not media.url
                 self._fragments.add_fragment(media, kind if is_inline_audio else None)
             case kind if kind.endswith("_call"):
                 self._feed_tool_call(kind, fields)
             case kind if kind.endswith("_result"):
-                self._fragments.add_fragment(_decode_tool_result(kind, fields))
+                result = ToolResult(
+                    get_text(fields, "call_id"),
+                    get_text(fields, "result"),
+                    get_text(fields, "name") or _default_tool_name(kind),
+                    failed=fields.get("is_error") is True,
+                    metadata=(("type", kind), *select_metadata(fields, _TOOL_METADATA)),
+                )
+                self._fragments.add_fragment(result)
             case _:
                 pass
 
@@ -134,15 +153,6 @@ class StepDecoder:
             self._fragments.add_fragment(ToolCall("", "", arguments))
             self._has_tool_call = False
         return attach_citations(self._fragments.joined_parts(), self._located_citations)
-
-    def _feed_thought(self, fields: Fields) -> None:
-        """A thought's signature, and its summary, if requested, whole or one content at a time."""
-        for content in (fields.get("content"), *get_items(fields, "summary")):
-            text = get_string(object_fields(content), "text")
-            if text:
-                self._fragments.add_fragment(Reasoning(text))
-        if signature := get_string(fields, "signature"):
-            self._fragments.add_fragment(Reasoning("", signature))
 
     def _feed_tool_call(self, kind: str, fields: Fields) -> None:
         """A call of a client's tool, or of one that Google runs."""
@@ -166,25 +176,6 @@ class StepDecoder:
 def _default_tool_name(kind: str) -> str:
     """The name of a tool whose step of this kind has no name."""
     return kind.removesuffix("_call").removesuffix("_result")
-
-
-def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
-    return ToolResult(
-        call_id=get_text(fields, "call_id"),
-        content=get_text(fields, "result"),
-        name=get_text(fields, "name") or _default_tool_name(kind),
-        failed=fields.get("is_error") is True,
-        metadata=(("type", kind), *select_metadata(fields, _TOOL_METADATA)),
-    )
-
-
-def _decode_media(kind: str, fields: Fields) -> Media:
-    return Media(
-        media_type=get_text(fields, "mime_type") or f"{kind}/*",
-        url=get_text(fields, "uri"),
-        base64=get_string(fields, "data"),
-        metadata=select_metadata(fields, _MEDIA_METADATA),
-    )
 
 
 def _decode_citation(annotation: Fields) -> LocatedCitation:
@@ -256,80 +247,96 @@ def _kind(metadata: Metadata, kinds: Iterable[str]) -> str:
 
 def encode_step(part: Part) -> Document:
     """The whole step of a part."""
-    return {**encode_step_start(part), **_encode_step_content(part)}
-
-
-def encode_step_start(part: Part) -> Document:
-    """The step as `step.start` holds it, without its content."""
     match part:
+        case Text():
+            content = _encode_text(part.text)
+            offsets = byte_offsets(part.text)
+            for citation in part.citations:
+                annotation = _encode_annotation(citation)
+                if citation.span:
+                    start, end = citation.span
+                    annotation |= {"start_index": offsets[start], "end_index": offsets[end]}
+                content.setdefault("annotations", []).append(annotation)
+            return _output_step(content)
         case Reasoning():
-            return {"type": "thought"}
+            step: Document = {"type": "thought"}
+            if part.text:
+                step["summary"] = [_encode_text(part.text)]
+            if part.signature:
+                step["signature"] = part.signature
+            return step
         case ToolCall():
-            return _encode_call_start(part)
-        case ToolResult():
-            kind = _result_kind(part)
-            name = {} if part.name in ("", _default_tool_name(kind)) else {"name": part.name}
+            kind = _kind(part.metadata, _SERVER_CALL_KINDS) or _FUNCTION_CALL
+            name = part.name or _default_tool_name(kind)
             metadata = selected_fields(part.metadata, _TOOL_METADATA)
-            return {"type": kind, "call_id": part.call_id, **name, **metadata}
+            if kind == f"{_MCP_TOOL}_call":
+                metadata = {_SERVER_NAME: name, **metadata}
+            has_name = kind == _FUNCTION_CALL or name != _default_tool_name(kind)
+            name_field = {"name": name} if has_name else {}
+            arguments = orjson.Fragment(part.arguments)
+            return {"type": kind, "id": part.id, **name_field, "arguments": arguments, **metadata}
+        case ToolResult():
+            tool = part.name if part.name in _GOOGLE_TOOLS else _MCP_TOOL
+            kind = _kind(part.metadata, _RESULT_KINDS) or f"{tool}_result"
+            has_name = part.name not in ("", _default_tool_name(kind))
+            # Compact JSON is sent as JSON, but not as the output of code.
+            result: Any = part.content
+            if kind != _CODE_RESULT and result[:1] in ("[", "{") and _is_compact_json(result):
+                result = orjson.Fragment(result)
+            return {
+                "type": kind,
+                "call_id": part.call_id,
+                **({"name": part.name} if has_name else {}),
+                **selected_fields(part.metadata, _TOOL_METADATA),
+                "result": result,
+                **({"is_error": True} if part.failed else {}),
+            }
+        case Media():
+            return _output_step(_encode_media(part))
         case _:
             return {"type": "model_output"}
 
 
-def _encode_step_content(part: Part) -> Document:
-    match part:
-        case Text():
-            return {"content": [_encode_text(part.text) | _encode_annotations(part)]}
-        case Reasoning():
-            summary = {"summary": [_encode_text(part.text)]} if part.text else {}
-            return summary | ({"signature": part.signature} if part.signature else {})
-        case ToolCall():
-            return {"arguments": orjson.Fragment(part.arguments)}
-        case ToolResult():
-            return _encode_result(part)
-        case Media():
-            return {"content": [_encode_media(part)]}
-        case _:
-            return {}
-
-
-def encode_step_deltas(
+def encode_streamed_step(
     part: Part, split_text: Callable[[str], Iterable[str]]
 ) -> Iterator[Document]:
-    """The deltas of a part, which follow its start; arguments of server tools are one object."""
+    """The step of `step.start`, which is the whole one without content, and its deltas."""
+    step = encode_step(part)
+    content: Document = {name: step.pop(name) for name in _CONTENT_FIELDS if name in step}
     match part:
         case Text():
+            yield step
             yield from map(_encode_text, split_text(part.text))
-            if part.citations:
-                yield {"type": "text_annotation_delta", **_encode_annotations(part)}
+            if annotations := content["content"][0].get("annotations"):
+                yield {"type": "text_annotation_delta", "annotations": annotations}
         case Reasoning():
+            signature = step.pop("signature", "")
+            yield step
             for piece in split_text(part.text):
                 yield {"type": "thought_summary", "content": _encode_text(piece)}
-            if part.signature:
-                yield {"type": "thought_signature", "signature": part.signature}
-        case ToolCall() if is_client_call(part):
-            for piece in split_text(part.arguments):
-                yield {"type": "arguments_delta", "arguments": piece}
-        case ToolCall() | ToolResult():
-            yield {"type": encode_step_start(part)["type"], **_encode_step_content(part)}
-        case Media():
-            yield _encode_media(part)
+            if signature:
+                yield {"type": "thought_signature", "signature": signature}
+        case ToolCall():
+            yield {**step, "arguments": {}}
+            if is_client_call(part):
+                for piece in split_text(part.arguments):
+                    yield {"type": "arguments_delta", "arguments": piece}
+            else:  # one object
+                yield {"type": step["type"], "arguments": step["arguments"]}
+        case ToolResult():
+            yield step
+            yield {"type": step["type"], **content}
         case _:
-            pass
+            yield step
+            yield from content.get("content", ())
+
+
+def _output_step(content: Document) -> Document:
+    return {"type": "model_output", "content": [content]}
 
 
 def _encode_text(text: str) -> Document:
     return {"type": "text", "text": text}
-
-
-def _encode_annotations(text: Text) -> Document:
-    """The annotations of a text, with byte offsets in it."""
-    offsets = byte_offsets(text.text)
-    annotations = [_encode_annotation(citation) for citation in text.citations]
-    for annotation, citation in zip(annotations, text.citations, strict=True):
-        if citation.span:
-            start, end = citation.span
-            annotation |= {"start_index": offsets[start], "end_index": offsets[end]}
-    return {"annotations": annotations} if annotations else {}
 
 
 def _encode_annotation(citation: Citation) -> Document:
@@ -339,31 +346,6 @@ def _encode_annotation(citation: Citation) -> Document:
     source = zip(_CITATION_SOURCES[kind], values, strict=False)
     metadata = select_metadata(dict(citation.metadata), _CITATION_METADATA[kind])
     return {"type": kind, **{name: value for name, value in source if value}, **dict(metadata)}
-
-
-def _encode_call_start(call: ToolCall) -> Document:
-    kind = _kind(call.metadata, _SERVER_CALL_KINDS) or _FUNCTION_CALL
-    name = call.name or _default_tool_name(kind)
-    has_name = kind == _FUNCTION_CALL or name != _default_tool_name(kind)
-    metadata = selected_fields(call.metadata, _TOOL_METADATA)
-    if kind == f"{_MCP_TOOL}_call":
-        metadata = {_SERVER_NAME: name, **metadata}
-    name_field = {"name": name} if has_name else {}
-    return {"type": kind, "id": call.id, **name_field, "arguments": {}, **metadata}
-
-
-def _result_kind(result: ToolResult) -> str:
-    tool = result.name if result.name in _GOOGLE_TOOLS else _MCP_TOOL
-    return _kind(result.metadata, _RESULT_KINDS) or f"{tool}_result"
-
-
-def _encode_result(result: ToolResult) -> Document:
-    """A tool's result as text, or as JSON where the text is compact JSON."""
-    value: Any = result.content
-    is_text = _result_kind(result) == _CODE_RESULT
-    if not is_text and value[:1] in ("[", "{") and _is_compact_json(value):
-        value = orjson.Fragment(value)
-    return {"result": value, **({"is_error": True} if result.failed else {})}
 
 
 def _is_compact_json(text: str) -> bool:

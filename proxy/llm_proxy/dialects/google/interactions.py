@@ -1,15 +1,20 @@
 """The dialect `gemini-interactions`: Google's stateful Interactions API.
 
-Unlike in `gemini`, events have names, and a stream ends in `[DONE]`.  A response is a list of
-steps: thoughts, text, tool calls, and calls and results of the tools that Google runs itself.
-The event `interaction.completed` ends a stream too, whatever the interaction's status.
+Unlike in `gemini`, events have names, and a stream ends in `[DONE]`:
+
+    created status_update ( step.start step.delta* step.stop )* completed [DONE]
+
+A response is a list of steps: thoughts, text, tool calls, and calls and results of the tools that
+Google runs itself.  The event `interaction.completed` ends a stream too, whatever the interaction's
+status.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
@@ -17,23 +22,85 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import (
-    interaction_responses,
-    interaction_steps,
-    requests,
-    shared_format,
-)
+from llm_proxy.dialects.google import interaction_steps, requests, shared_format
+from llm_proxy.dialects.google.citations import has_more_than_text
+from llm_proxy.dialects.google.interaction_steps import StepDecoder
 from llm_proxy.dialects.google.shared_format import GoogleDialect
-from llm_proxy.dialects.lenient_json import get_text, parse_object, value_as_text
-from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_objects,
+    first_integer,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    parse_object,
+    select_metadata,
+    selected_fields,
+    str_or_empty,
+    value_as_text,
+)
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.exchange import Request
 from llm_proxy.framing import sse
-from llm_proxy.turns import Json, Turn
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Media,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 
 _PATH: Final = re.compile(
     r"/v1(?:beta1?|alpha)?(?:/projects/[^/]+/locations/[^/]+)?"
     r"/interactions(?P<of>/(?P<id>[^/]+)(?P<cancel>/cancel)?)?\Z"
 )
+
+_COMPLETED_EVENT_TYPES: Final = ("interaction.completed", "interaction.complete")
+"""The type of the last event, and its older spelling."""
+_DELTA_EVENT_TYPES: Final = ("step.delta", "content.delta")
+_NON_OUTPUT_DELTA_TYPES: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
+"""The types of deltas without output characters: signatures and annotations."""
+
+_IN_PROGRESS: Final = "in_progress"
+_CANCELLED: Final = "cancelled"
+_FINISH: Final = FinishReasons(
+    {
+        "completed": FinishReason.STOP,
+        "requires_action": FinishReason.TOOL_CALLS,
+        "incomplete": FinishReason.LENGTH,
+        "budget_exceeded": FinishReason.LENGTH,
+        "requires_continuation": FinishReason.PAUSED,
+        "failed": FinishReason.ERROR,
+    },
+    {
+        FinishReason.STOP: "completed",
+        FinishReason.TOOL_CALLS: "requires_action",
+        FinishReason.LENGTH: "incomplete",
+        FinishReason.PAUSED: "requires_continuation",
+        FinishReason.ERROR: "failed",
+        FinishReason.OTHER: _CANCELLED,
+    },
+    unfinished=("", _IN_PROGRESS, "queued"),
+)
+_USAGE: Final = UsageFields(
+    {
+        "input": ("total_input_tokens",),
+        "output": ("total_output_tokens",),
+        "total": ("total_tokens",),
+        "cache_read": ("total_cached_tokens",),
+        "reasoning": ("total_thought_tokens",),
+    },
+    required=("input", "output", "total"),
+)
+"""The output excludes reasoning."""
+_METADATA: Final = ("agent", "previous_interaction_id", "service_tier", "environment_id")
 
 
 class GeminiInteractions(GoogleDialect):
@@ -80,7 +147,7 @@ class GeminiInteractions(GoogleDialect):
             if sse.is_done_message(message):
                 return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
             event = shared_format.decode_event(message)
-            if event.get("event_type") in interaction_responses.COMPLETED_EVENT_TYPES:
+            if event.get("event_type") in _COMPLETED_EVENT_TYPES:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
                 return json_api.completed_by_error(shared_format.decode_failure(error))
@@ -92,13 +159,13 @@ class GeminiInteractions(GoogleDialect):
         """One turn, or none where the response holds no interaction."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        return interaction_responses.decode_events(interaction_responses.parse_events(response))
+        return _decode_events(_parse_events(response))
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event."""
         if codec != "sse":
             return 0
-        return interaction_responses.event_output_chars(shared_format.decode_event(message))
+        return _event_output_chars(shared_format.decode_event(message))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A new interaction with empty input."""
@@ -111,7 +178,24 @@ class GeminiInteractions(GoogleDialect):
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
         """One step per part."""
-        return interaction_responses.wire_format(streams=self.streams(request))
+        streams = self.streams(request)
+        return WireFormat(
+            dialect=self.name,
+            is_streamed=streams,
+            parts=frozenset((Text, Reasoning, ToolCall, ToolResult, Media)),
+            finish=_FINISH,
+            usage=_USAGE,
+            metadata=_METADATA,
+            convert_part=interaction_steps.sendable_part,
+            convert_provider_call=interaction_steps.as_server_call,
+            # A streamed function call can have any text as arguments.
+            has_object_arguments=not streams,
+            has_signatures=True,
+            is_sent_empty=has_more_than_text,
+            merged=frozenset(),
+            id_prefix="v1_",
+            awaits_client=lambda parts: any(map(interaction_steps.is_client_call, parts)),
+        )
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -126,8 +210,11 @@ class GeminiInteractions(GoogleDialect):
         if (agent := get_text(body, "agent")) and not body.get("model"):
             metadata: dict[str, Json] = {"agent": agent, **dict(turn.metadata)}
             turn = replace(turn, model="", metadata=tuple(metadata.items()))
-        streams = self.streams(request)
-        return interaction_responses.encode_response(turn, context, streams=streams)
+        if self.streams(request):
+            events = _encode_events(turn, context)
+            return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events)
+        steps = [interaction_steps.encode_step(part) for part in turn.parts]
+        return response_encoding.json_response({**_completed_object(turn, context), "steps": steps})
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -136,7 +223,8 @@ class GeminiInteractions(GoogleDialect):
         if request.method == "DELETE":
             return response_encoding.json_response({})
         if request.method == "POST" and (interaction_id := _interaction_id_of_path(request)):
-            return interaction_responses.encode_cancelled(interaction_id, context)
+            cancelled = _interaction_object(Turn((), id=interaction_id), _CANCELLED, context)
+            return response_encoding.json_response(cancelled)
         return None
 
 
@@ -144,3 +232,126 @@ def _interaction_id_of_path(request: Request) -> str:
     """The id of the interaction in the path; empty where it has none."""
     match = _PATH.search(request.path)
     return unquote(match["id"] or "") if match else ""
+
+
+def _event_output_chars(event: Fields) -> int:
+    """The output characters that an event adds to a response; a delta counts as at least one.
+
+    Signatures and annotations count nothing.
+    """
+    delta = get_object(event, "delta")
+    if (
+        event.get("event_type") not in _DELTA_EVENT_TYPES
+        or delta.get("type") in _NON_OUTPUT_DELTA_TYPES
+    ):
+        return 0
+    summary_content = get_object(delta, "content")  # of a thought's summary
+    texts = (delta.get("text"), delta.get("arguments"), summary_content.get("text"))
+    return max(sum(len(str_or_empty(text)) for text in texts), 1)
+
+
+def _parse_events(response: DialectResponse) -> Iterator[Fields]:
+    """The events of a stream; an unstreamed document becomes the event that completes one."""
+    if response.codec_name == "sse":
+        messages = shared_format.rejoin_split_stream_messages(response)
+        yield from map(shared_format.decode_event, messages)
+        return
+    for document in shared_format.parse_json_objects(json_api.joined_body(response)):
+        yield {"event_type": _COMPLETED_EVENT_TYPES[0], "interaction": dict(document)}
+
+
+def _decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
+    """One turn; none where the response has no steps, no status and no error."""
+    steps: dict[int, StepDecoder] = {}
+    interaction: dict[str, Json] = {}
+    """The latest value of each field of the interaction."""
+    failure: Failure | None = None
+    for event in events:
+        if error := event.get("error"):
+            failure = failure or shared_format.decode_failure(error)
+        index = first_integer(event.get("index"), len(steps)) or 0
+        fields: Fields = {}
+        match get_string(event, "event_type"):
+            case "step.start" | "content.start":
+                step = object_fields(event.get("step") or event.get("content"))
+                steps.setdefault(index, StepDecoder()).feed(step)
+            case kind if kind in _DELTA_EVENT_TYPES:
+                delta = get_object(event, "delta")
+                steps.setdefault(index, StepDecoder()).feed(delta)
+                metadata = get_object(event, "metadata")
+                fields = {"usage": metadata.get("total_usage")}
+            case "interaction.status_update":
+                fields = {"id": event.get("interaction_id"), "status": event.get("status")}
+            case kind if kind.startswith("interaction."):
+                fields = get_object(event, "interaction")
+            case _:
+                pass
+        interaction.update(
+            (name, value) for name, value in fields.items() if value not in (None, "", [], {})
+        )
+    if not steps:  # of a stream they are in its events
+        whole_steps = interaction.get("steps") or interaction.get("outputs")
+        for index, whole_step in enumerate(array_objects(whole_steps)):
+            steps[index] = StepDecoder()
+            steps[index].feed(whole_step)
+    status = get_text(interaction, "status")
+    if not (steps or status or failure):
+        return ()
+    for whole_error in get_objects(interaction, "errors"):
+        failure = failure or shared_format.decode_failure(dict(whole_error))
+    is_finished = status not in _FINISH.unfinished
+    turn = Turn(
+        tuple(part for _, decoder in sorted(steps.items()) for part in decoder.parts()),
+        finish=_FINISH.decode(status, awaits_client=False) if is_finished else None,
+        finish_raw=status if is_finished else "",
+        usage=_USAGE.decode(get_object(interaction, "usage")),
+        failure=failure,
+        id=get_text(interaction, "id"),
+        model=get_text(interaction, "model"),
+        metadata=select_metadata(interaction, _METADATA),
+    )
+    return (turn,)
+
+
+def _encode_events(turn: Turn, context: EncodeContext) -> Iterator[bytes]:
+    created = _interaction_object(turn, _IN_PROGRESS, context)
+    yield _encode_event("interaction.created", interaction=created)
+    yield _encode_event("interaction.status_update", interaction_id=turn.id, status=_IN_PROGRESS)
+    for index, part in enumerate(turn.parts):
+        start, *deltas = interaction_steps.encode_streamed_step(part, context.split_text)
+        yield _encode_event("step.start", index=index, step=start)
+        for delta in deltas:
+            yield _encode_event("step.delta", index=index, delta=delta)
+        yield _encode_event("step.stop", index=index)
+    if turn.failure is not None:
+        message = shared_format.error_document(turn.failure)["error"]["message"]
+        code = turn.failure.type or turn.failure.code or "internal"
+        yield _encode_event("error", error={"code": code, "message": message})
+        return
+    completed = _completed_object(turn, context)
+    yield _encode_event(_COMPLETED_EVENT_TYPES[0], interaction=completed)
+    yield sse.encode_event(sse.DONE_DATA)
+
+
+def _encode_event(kind: str, **fields: object) -> bytes:
+    return sse.encode_event(
+        response_encoding.single_line_json({"event_type": kind, **fields}), kind
+    )
+
+
+def _completed_object(turn: Turn, context: EncodeContext) -> Document:
+    counts = {"usage": _USAGE.encode(turn.usage)} if turn.usage is not None else {}
+    return {**_interaction_object(turn, turn.finish_raw, context), **counts}
+
+
+def _interaction_object(turn: Turn, status: str, context: EncodeContext) -> Document:
+    created = datetime.fromtimestamp(context.created_unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "id": turn.id,
+        "object": "interaction",
+        **({"model": turn.model} if turn.model else {}),
+        **selected_fields(turn.metadata, _METADATA),
+        "status": status,
+        "created": created,
+        "updated": created,
+    }
