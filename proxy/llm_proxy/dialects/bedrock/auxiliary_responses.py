@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, str_or_empty
 from llm_proxy.turns import Json
 
 _TEXT_FIELDS: Final = (
@@ -24,7 +24,7 @@ _JSON_FIELDS: Final = ("input", "json", "input_schema", "parameters")
 
 def count_tokens_response(body: Fields, context: EncodeContext) -> DialectResponse:
     """The estimated number of input tokens."""
-    fields = lenient_json.object_fields(body.get("input"))
+    fields = object_fields(body.get("input"))
     texts = estimates_and_fakes.model_input_texts(
         fields.get("converse") or _decode_native_request(fields), _TEXT_FIELDS, _JSON_FIELDS
     )
@@ -36,10 +36,8 @@ def count_tokens_response(body: Fields, context: EncodeContext) -> DialectRespon
 
 def _decode_native_request(fields: Fields) -> Json:
     """The request in a model's own format, which is base64; None if invalid."""
-    encoded = lenient_json.str_or_empty(
-        lenient_json.object_fields(fields.get("invokeModel")).get("body")
-    )
+    encoded = str_or_empty(object_fields(fields.get("invokeModel")).get("body"))
     try:
-        return dict(lenient_json.parse_object(base64.b64decode(encoded, validate=True)))
+        return dict(parse_object(base64.b64decode(encoded, validate=True)))
     except ValueError:
         return None

@@ -17,7 +17,7 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.bedrock import (
     auxiliary_responses,
@@ -32,9 +32,10 @@ from llm_proxy.dialects.bedrock import (
 from llm_proxy.dialects.bedrock.invoke import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.lenient_json import parse_object
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.framing.eventstream import Frame, parse_frame
+from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
@@ -76,7 +77,7 @@ class Bedrock(Dialect):
     def decode_request(self, request: Request) -> Conversation | None:
         """Decodes Converse or the model's own format; None if that format is unknown."""
         model, operation = _model_and_operation(request)
-        body = lenient_json.parse_object(request.body)
+        body = parse_object(request.body)
         if not body or operation not in (*_DOCUMENT_OPERATIONS, *_STREAM_OPERATIONS):
             return None
         if operation.startswith(_DOCUMENT_OPERATIONS[0]):
@@ -103,8 +104,8 @@ class Bedrock(Dialect):
         for frame in frames.decode_frames(response):
             if frame is None:
                 return Completeness(is_complete=False, reason="bytes that are no frame")
-            failure = frames.decode_exception(frame) or _feed_frame(decoder, frame).failure
-            if failure:
+            decoder.feed_frame(frame)
+            if failure := decoder.exception or decoder.failure:
                 return json_api.completed_by_error(failure)
         if decoder.ending_reason:
             return Completeness(is_complete=True, reason=decoder.ending_reason)
@@ -118,30 +119,20 @@ class Bedrock(Dialect):
         if not json_api.succeeded(response.head):
             return (Turn((), failure=errors.decode_http_error(response)),)
         decoder = BedrockResponseDecoder()
-        if response.codec_name != frames.CODEC:
-            decoder.feed_model_payload(
-                lenient_json.parse_object(json_api.joined_body(response)), streamed=False
-            )
-            header_usage = usage.decode_headers(response.head.headers)
-            return tuple(
-                replace(item, usage=item.usage or header_usage) for item in decoder.turns()
-            )
-        stream_failure: Failure | None = None
-        for frame in filter(None, frames.decode_frames(response)):
-            stream_failure = stream_failure or frames.decode_exception(frame)
-            _feed_frame(decoder, frame)
-        turns = decoder.turns()
-        if stream_failure:
-            turns = tuple(replace(turn, failure=turn.failure or stream_failure) for turn in turns)
-            return turns or (Turn((), failure=stream_failure),)
-        return turns
+        if response.codec_name == frames.CODEC:
+            for frame in filter(None, frames.decode_frames(response)):
+                decoder.feed_frame(frame)
+            return decoder.turns()
+        decoder.feed_model_payload(parse_object(json_api.joined_body(response)), streamed=False)
+        header_usage = usage.decode_headers(response.head.headers)
+        return tuple(replace(turn, usage=turn.usage or header_usage) for turn in decoder.turns())
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta, of Converse or of the model's own format."""
         frame = parse_frame(message) if codec == frames.CODEC else None
         if frame is None:
             return 0
-        event, fields = frame.header(frames.EVENT_TYPE), lenient_json.parse_object(frame.payload)
+        event, fields = frame.header(frames.EVENT_TYPE), parse_object(frame.payload)
         is_chunk = event == frames.CHUNK_EVENT
         return (
             invoke.model_event_output_chars(frames.unwrap_chunk(fields))
@@ -200,9 +191,7 @@ class Bedrock(Dialect):
     ) -> DialectResponse | None:
         """Token counts."""
         if _model_and_operation(request)[1] == _COUNT_OPERATION:
-            return auxiliary_responses.count_tokens_response(
-                lenient_json.parse_object(request.body), context
-            )
+            return auxiliary_responses.count_tokens_response(parse_object(request.body), context)
         return None
 
 
@@ -219,15 +208,4 @@ def _model_format_of(request: Request) -> ModelFormat | None:
     model, operation = _model_and_operation(request)
     if operation.startswith(_DOCUMENT_OPERATIONS[0]):
         return None
-    return model_formats.format_of_model(model, lenient_json.parse_object(request.body))
-
-
-def _feed_frame(decoder: BedrockResponseDecoder, frame: Frame) -> BedrockResponseDecoder:
-    """Decodes the frame and returns the decoder; a `chunk` holds an event of the model's own."""
-    fields = lenient_json.parse_object(frame.payload)
-    event = frame.header(frames.EVENT_TYPE)
-    if event == frames.CHUNK_EVENT:
-        decoder.feed_model_payload(frames.unwrap_chunk(fields), streamed=True)
-    else:
-        decoder.feed_converse_event(event, fields)
-    return decoder
+    return model_formats.format_of_model(model, parse_object(request.body))

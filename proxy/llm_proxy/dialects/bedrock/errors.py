@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, parse_object, value_as_text
 from llm_proxy.dialects.wire import Errors, with_default_error_message
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.turns import Failure
@@ -87,11 +87,11 @@ def error_response_of_failure(failure: Failure, context: EncodeContext) -> Diale
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """An HTTP error; its type is in a header, `ValidationException:http://...`, or in the body."""
-    fields = lenient_json.parse_object(json_api.joined_body(response))
+    fields = parse_object(json_api.joined_body(response))
     failure = json_api.decode_http_error(response)
-    error_type = header_value(
-        response.head.headers, _ERROR_TYPE_HEADER
-    ) or lenient_json.value_as_text(fields.get("__type"))
+    error_type = header_value(response.head.headers, _ERROR_TYPE_HEADER) or value_as_text(
+        fields.get("__type")
+    )
     return replace(
         failure,
         message=error_message(fields) or failure.message,
@@ -102,8 +102,7 @@ def decode_http_error(response: DialectResponse) -> Failure:
 def error_message(fields: Fields) -> str:
     """The message, plus the model's own unless it repeats that; some services send `Message`."""
     message, other_message, original = (
-        lenient_json.value_as_text(fields.get(name))
-        for name in ("message", "Message", "originalMessage")
+        value_as_text(fields.get(name)) for name in ("message", "Message", "originalMessage")
     )
     message = message or other_message
     return message if original in message else f"{message} ({original})".strip()

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, response_encoding
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, parse_object, str_or_empty, value_as_text
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream
@@ -46,22 +46,20 @@ def decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
 def unwrap_chunk(fields: Fields) -> Fields:
     """The event of a model's own format in the payload of a `chunk`; empty if it is invalid."""
     try:
-        return lenient_json.parse_object(
-            base64.b64decode(lenient_json.str_or_empty(fields.get("bytes")), validate=True)
-        )
+        return parse_object(base64.b64decode(str_or_empty(fields.get("bytes")), validate=True))
     except ValueError:
         return {}
 
 
 def decode_exception(frame: Frame) -> Failure | None:
     """The failure of a frame of type `exception` (modeled by the service) or `error` (not)."""
-    fields = lenient_json.parse_object(frame.payload)
     match frame.header(_MESSAGE_TYPE):
         case "exception":
+            fields = parse_object(frame.payload)
             return Failure(
                 message=errors.error_message(fields),
                 type=frame.header(_EXCEPTION_TYPE),
-                code=lenient_json.value_as_text(fields.get(_STATUS_FIELD)),
+                code=value_as_text(fields.get(_STATUS_FIELD)),
             )
         case "error":
             return Failure(frame.header(":error-message"), type=frame.header(":error-code"))

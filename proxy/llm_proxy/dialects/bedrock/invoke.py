@@ -21,8 +21,9 @@ from llm_proxy.dialects.bedrock.converse import DELTA_EVENT, EVENT_NAMES, Conver
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.bedrock.usage import METRICS_FIELD
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, object_fields, select_metadata
+from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, select_metadata
 from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.framing.eventstream import Frame
 from llm_proxy.turns import Failure, Json, Turn
 
 _SERVICE_FIELD_PREFIX: Final = "amazon-bedrock-"
@@ -49,6 +50,8 @@ class BedrockResponseDecoder:
         self._completions = CompletionsDecoder()
         self._service_fields: dict[str, Json] = {}
         self._ending_reason = ""
+        self.exception: Failure | None = None
+        """The service's error that ends a stream."""
         self.failure: Failure | None = None
         """The model's own error inside its stream."""
 
@@ -59,9 +62,14 @@ class BedrockResponseDecoder:
             "every choice finished" if self._completions.all_finished else ""
         )
 
-    def feed_converse_event(self, event: str, fields: Fields) -> None:
-        """Decode one event of ConverseStream."""
-        self._feed_event(self._converse, event, fields)
+    def feed_frame(self, frame: Frame) -> None:
+        """Decode one frame: an exception, an event of ConverseStream, or one of the model's own."""
+        self.exception = self.exception or frames.decode_exception(frame)
+        event, fields = frame.header(frames.EVENT_TYPE), parse_object(frame.payload)
+        if event == frames.CHUNK_EVENT:
+            self.feed_model_payload(frames.unwrap_chunk(fields), streamed=True)
+        else:
+            self._feed_event(self._converse, event, fields)
 
     def feed_model_payload(self, fields: Fields, *, streamed: bool) -> None:
         """Decode one document or one event of a model's own format; unknown ones are ignored."""
@@ -106,10 +114,13 @@ class BedrockResponseDecoder:
             *(item.turn() for item in (self._converse, self._nova) if not item.is_empty),
             *self._completions.turns(),
         ]
+        if self.exception and not turns:
+            turns = [Turn(())]
         return tuple(
             replace(
                 turn,
                 usage=turn.usage or usage.decode(usage.METRICS, metrics),
+                failure=turn.failure or self.exception,
                 metadata=(*(pair for pair in turn.metadata if pair[0] not in names), *metadata),
             )
             for turn in turns
