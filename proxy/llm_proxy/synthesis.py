@@ -16,9 +16,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import estimates_and_fakes, lenient_json
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns, split_words
 from llm_proxy.turns import FinishReason, Part, Reasoning, Text, ToolCall, Turn, Usage
@@ -252,7 +253,7 @@ class _PartComposer:
     def _make_tool_call(self, call: InstructedToolCall) -> ToolCall:
         call_id = self._encode_context.fake_identifier("call_", self._call_count)
         self._call_count += 1
-        arguments = lenient_json.compact_json(dict(call.args))
+        arguments = compact_json(dict(call.args))
         self.pieces_by_text[arguments] = tuple(token_pieces(arguments))
         return ToolCall(call_id, call.name, arguments)
 

@@ -129,27 +129,24 @@ class ResponseStore:
         stored_response = self._responses.pop(key, None)
         self._stored_request_bytes -= len(stored_response.request_body) if stored_response else 0
 
-    def with_previous_messages(self, session: str, conversation: Conversation) -> Conversation:
+    def with_previous_messages(
+        self, session: str, conversation: Conversation
+    ) -> Conversation | None:
         """The conversation with the messages of the response that it continues by id.
 
-        The system prompt is not continued, because providers require it anew.  An unknown id adds
-        nothing: see `is_previous_missing`.
+        The system prompt is not continued, because providers require it anew.  None if that
+        response is not stored (any more).
         """
         previous = self.find(
             session, conversation.previous_response_id or conversation.stored_conversation_id
         )
         if previous is None:
-            return conversation
+            return None if conversation.previous_response_id else conversation
         previous_responses = tuple(
             RequestMessage("assistant", turn.parts) for turn in previous.response_turns[:1]
         )
         messages = (*previous.conversation.messages, *previous_responses, *conversation.messages)
         return replace(conversation, messages=messages)
-
-    def is_previous_missing(self, session: str, conversation: Conversation) -> bool:
-        """Whether it continues a response that is not stored (any more)."""
-        previous_id = conversation.previous_response_id
-        return bool(previous_id) and self.find(session, previous_id) is None
 
 
 async def _run_inline(function: Callable[[], T]) -> T:
@@ -213,14 +210,15 @@ class SimulateMode:
         conversation = routed.conversation
         if conversation is None:
             return self._auxiliary_response(routed, scenario_set, encode_context)
-        is_previous_missing = self._response_store.is_previous_missing(routed.session, conversation)
-        missing_message = _PREVIOUS_MISSING_MESSAGE.format(conversation.previous_response_id)
-        conversation = self._response_store.with_previous_messages(routed.session, conversation)
         session_scenario = self._scenario_by_session.get(routed.session, "")
-        context = match_context_of(routed, conversation, encode_context.seed, session_scenario)
-        error_response = (  # replaces the response of any scenario
-            scripting.error_turn_response(missing_message, context) if is_previous_missing else None
+        continued = self._response_store.with_previous_messages(routed.session, conversation)
+        context = match_context_of(
+            routed, continued or conversation, encode_context.seed, session_scenario
         )
+        error_response: ScriptedResponse | None = None  # replaces the response of any scenario
+        if continued is None:
+            message = _PREVIOUS_MISSING_MESSAGE.format(conversation.previous_response_id)
+            error_response = scripting.error_turn_response(message, context)
         try:
             chosen = choosing.choose_scenario(scenario_set, context, self._settings.get_cpu_time_s)
         except PatternsTooSlow as error:
@@ -238,7 +236,9 @@ class SimulateMode:
                 raise NotSimulated(reason)  # the other mode reports the error
             return context, scripting.error_turn_response(reason, context)
         layout = message_layout_of(routed.dialect, routed.decompressed_request, encode_context)
-        return context, synthesize_response(conversation, encode_context, layout, context.model)
+        return context, synthesize_response(
+            context.conversation, encode_context, layout, context.model
+        )
 
     def _encode_response(
         self,

@@ -28,7 +28,8 @@ from msgspec import UNSET
 
 from llm_proxy import json_paths
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import lenient_json, request_decoding
+from llm_proxy.dialects import request_decoding
+from llm_proxy.dialects.lenient_json import compact_json, is_same_json, parse_json, value_as_text
 from llm_proxy.errors import JsonPathTooManySteps, PatternsTooSlow, printable_excerpt
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioMatch, ValueCondition
@@ -78,7 +79,7 @@ def match_context_of(
 ) -> MatchContext:
     """The match context of a request; a header takes precedence over `session_scenario_id`."""
     try:
-        body = lenient_json.parse_json(routed.decompressed_request.body)
+        body = parse_json(routed.decompressed_request.body)
     except ValueError:
         body = None
     requested_id = routed.requested_scenario
@@ -236,16 +237,14 @@ class CompiledMatch:
             yield f"{path} is there" if values else f"{path} is not there"
             return
         expected, pattern = condition.equals, condition.matches
-        if expected is not UNSET and not any(
-            lenient_json.is_same_json(value, expected) for value in values
-        ):
-            expected_json = lenient_json.compact_json(expected)
+        if expected is not UNSET and not any(is_same_json(value, expected) for value in values):
+            expected_json = compact_json(expected)
             yield f"{path} is {_displayed_values(values)}, not {expected_json}"
         if pattern and not any(
             budget.matches_pattern(
                 f"match.json[{path}]",
                 self.compiled_patterns[pattern],
-                lenient_json.value_as_text(value),
+                value_as_text(value),
             )
             for value in values
         ):
@@ -255,7 +254,7 @@ class CompiledMatch:
 def _displayed_values(values: list[Json]) -> str:
     if not values:
         return "not there"
-    return printable_excerpt(", ".join(map(lenient_json.compact_json, values)), _MAX_SHOWN_CHARS)
+    return printable_excerpt(", ".join(map(compact_json, values)), _MAX_SHOWN_CHARS)
 
 
 @dataclass(frozen=True)

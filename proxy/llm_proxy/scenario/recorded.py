@@ -20,7 +20,8 @@ import orjson
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import Dialect, lenient_json
+from llm_proxy.dialects import Dialect
+from llm_proxy.dialects.lenient_json import parse_json
 from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import retry_after_ms
@@ -316,7 +317,7 @@ def _call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
 
 def _arguments(call: ToolCall, losses: list[str]) -> Fields:
     with suppress(ValueError, orjson.JSONEncodeError):  # they are named as a loss below
-        value = lenient_json.parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
+        value = parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
         # A scenario holds neither NaN nor integers beyond 64 bits.
         if isinstance(value, dict) and orjson.loads(orjson.dumps(value)) == value:
             return value

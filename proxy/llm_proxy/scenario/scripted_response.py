@@ -21,9 +21,10 @@ from typing import Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.dialects.lenient_json import get_string, parse_object, str_or_empty
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.rule import ScenarioRule
@@ -330,13 +331,13 @@ def _error_response(
     `status`, else `statusCode`, sets the HTTP status if it is the status of an error.
     """
     fields = dict(fail.error_fields or {})
-    message = lenient_json.str_or_empty(fields.pop("message", "")) or fail.message
+    message = str_or_empty(fields.pop("message", "")) or fail.message
     for name in ("statusCode", "status"):
         value = fields.get(name)
         if isinstance(value, int | float) and value in _ERROR_STATUSES:
             status = int(value)
             del fields[name]
-    failure = Failure(message, type=lenient_json.str_or_empty(fields.get("type")))
+    failure = Failure(message, type=get_string(fields, "type"))
     response = decoded_request.dialect.error_response(
         status, failure, decoded_request.context, retry_after_s
     )
@@ -345,9 +346,7 @@ def _error_response(
 
 def _with_error_fields(response: DialectResponse, fields: Mapping[str, Json]) -> DialectResponse:
     """Add fields to the `error` object of a response, or to the document if it has none."""
-    document = response_encoding.Document(
-        lenient_json.parse_object(b"".join(response.framed_messages))
-    )
+    document = response_encoding.Document(parse_object(b"".join(response.framed_messages)))
     error = document.get("error")
     (error if isinstance(error, dict) else document).update(fields)
     body = response_encoding.single_line_json(document)

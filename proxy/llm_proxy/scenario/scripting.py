@@ -21,9 +21,9 @@ from msgspec import UNSET
 
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
+from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import ScenarioRule
@@ -223,7 +223,7 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
         fault_rules = tuple(
             ScenarioRule(rule, f"{owner}, fault {number}")
             for owner, faults in faults_by_owner.items()
-            for number, rule in enumerate(parse_rules(faults), 1)
+            for number, rule in enumerate(parse_rules(faults) if faults else (), 1)
         )
     return ScriptedResponse(
         replace(send_turns, pace=parse_pace(pace) if pace else None),
@@ -474,7 +474,7 @@ def react_text(react_response: ReActResponse) -> str:
     final_answer = react_response.final_answer.strip()
     lines = [f"Thought: {thought}"] if thought else []
     if action:
-        arguments = lenient_json.compact_json(dict(react_response.action_input))
+        arguments = compact_json(dict(react_response.action_input))
         lines += [f"Action: {action}", f"Action Input: {arguments}"]
     if final_answer:
         lines.append(f"Final Answer: {final_answer}")
@@ -499,7 +499,7 @@ def _tool_call(
 
 def json_stringify(value: Any) -> str:
     """JSON as `JSON.stringify` writes it: compact, in the order given, 1.0 as 1."""
-    return lenient_json.compact_json(_convert_integral_floats(value))
+    return compact_json(_convert_integral_floats(value))
 
 
 def _convert_integral_floats(value: Any) -> Json:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import join_pieces
 from llm_proxy.turns import Json
 
 _NUMBER: Final = re.compile(
@@ -53,7 +53,7 @@ class _ReadableDumper(yaml.SafeDumper):
 
     def represent_data(self, data: Any) -> yaml.Node:
         if isinstance(data, str):
-            return self._represent_text(lenient_json.join_pieces([data]))
+            return self._represent_text(join_pieces([data]))
         return super().represent_data(data)
 
     def _represent_text(self, text: str) -> yaml.Node:

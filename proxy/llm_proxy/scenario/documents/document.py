@@ -69,11 +69,11 @@ PaceText = Annotated[
 LeadingText = Annotated[str, field_metadata("Text before all else.")]
 
 
-class ScenarioStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
     """The base of all structs of a document: unknown names are mistakes."""
 
 
-class UsageSpec(ScenarioStruct, frozen=True, kw_only=True):
+class UsageSpec(ScenarioStruct, frozen=True):
     """Token counts; what is left out has its default."""
 
     input: Annotated[NonNegativeInt | None, field_metadata("Tokens of the request.")] = None
@@ -86,14 +86,14 @@ class UsageSpec(ScenarioStruct, frozen=True, kw_only=True):
     reasoning: Annotated[NonNegativeInt | None, field_metadata("Tokens of reasoning.")] = None
 
 
-class ReasoningSpec(ScenarioStruct, frozen=True, kw_only=True):
+class ReasoningSpec(ScenarioStruct, frozen=True):
     """One part of reasoning."""
 
     text: Annotated[str, field_metadata("What the model thinks.")] = ""
     provider_metadata: ProviderMetadata = {}
 
 
-class ChunkSpec(ScenarioStruct, frozen=True, kw_only=True):
+class ChunkSpec(ScenarioStruct, frozen=True):
     """How texts are split for a stream, and the time between the pieces."""
 
     by: Annotated[
@@ -120,7 +120,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     ] = ""
 
 
-class ToolCallSpec(ScenarioStruct, frozen=True, kw_only=True):
+class ToolCallSpec(ScenarioStruct, frozen=True):
     """A call of a tool."""
 
     tool_name: ToolName
@@ -175,27 +175,23 @@ class ReActResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", t
     final_answer: Annotated[str, field_metadata("What follows `Final Answer:`.")] = ""
 
 
-class TextPartSpec(ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="text"):
+class TextPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="text"):
     """Text."""
 
     text: Annotated[str, field_metadata("The text.")]
 
 
-class ReasoningPartSpec(
-    ReasoningSpec, frozen=True, kw_only=True, tag_field="part", tag="reasoning"
-):
+class ReasoningPartSpec(ReasoningSpec, frozen=True, tag_field="part", tag="reasoning"):
     """Reasoning."""
 
 
-class RefusalPartSpec(ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
+class RefusalPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="refusal"):
     """A refusal text."""
 
     text: Annotated[str, field_metadata("The words.")]
 
 
-class ToolCallPartSpec(
-    ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="tool-call"
-):
+class ToolCallPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="tool-call"):
     """A call of a tool."""
 
     tool_name: ToolName
@@ -222,7 +218,7 @@ Response = (
 )
 
 
-class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
+class ScenarioTurn(ScenarioStruct, frozen=True):
     """A turn: what the request must contain, how often it fails first, and the response."""
 
     turn: TurnNumberOrAny
@@ -275,7 +271,7 @@ class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
     ] = ()
 
 
-class ValueCondition(ScenarioStruct, frozen=True, kw_only=True):
+class ValueCondition(ScenarioStruct, frozen=True):
     """Conditions on a value of the request; all that are given must hold."""
 
     equals: Annotated[Any, field_metadata("The value itself, any JSON.")] = UNSET
@@ -283,7 +279,7 @@ class ValueCondition(ScenarioStruct, frozen=True, kw_only=True):
     exists: Annotated[bool | UnsetType, field_metadata("Whether it is there at all.")] = UNSET
 
 
-class ScenarioMatch(ScenarioStruct, frozen=True, kw_only=True):
+class ScenarioMatch(ScenarioStruct, frozen=True):
     """Which requests a scenario answers beside those that name it; all conditions must hold.
 
     Patterns are shell patterns: `gpt-4*`.
@@ -305,7 +301,7 @@ class ScenarioMatch(ScenarioStruct, frozen=True, kw_only=True):
     ] = {}
 
 
-class MockReply(ScenarioStruct, frozen=True, kw_only=True):
+class MockReply(ScenarioStruct, frozen=True):
     """One response of a mock; what is left out is empty."""
 
     content: Annotated[str, field_metadata("What it says.")] = ""
@@ -316,7 +312,7 @@ class MockReply(ScenarioStruct, frozen=True, kw_only=True):
     stop_reason: Annotated[str, field_metadata("Why it ends; else the mock's.")] = ""
 
 
-class MockCall(ScenarioStruct, frozen=True, kw_only=True):
+class MockCall(ScenarioStruct, frozen=True):
     """A tool call, with the field names of document 004."""
 
     name: ToolName
@@ -324,7 +320,7 @@ class MockCall(ScenarioStruct, frozen=True, kw_only=True):
     id: Annotated[str, field_metadata("The id of the call.")] = ""
 
 
-class MockSpec(ScenarioStruct, frozen=True, kw_only=True):
+class MockSpec(ScenarioStruct, frozen=True):
     """A model that answers any request: with `replies`, else `reply`, else the last user text."""
 
     name: Annotated[str, field_metadata("What the log calls it.")] = "mock"
@@ -352,7 +348,7 @@ class MockSpec(ScenarioStruct, frozen=True, kw_only=True):
     )
 
 
-class Scenario(ScenarioStruct, frozen=True, kw_only=True):
+class Scenario(ScenarioStruct, frozen=True):
     """A scripted conversation."""
 
     id: Annotated[
@@ -382,7 +378,7 @@ class Scenario(ScenarioStruct, frozen=True, kw_only=True):
     ] = ()
 
 
-class ScenarioDocument(ScenarioStruct, frozen=True, kw_only=True):
+class ScenarioDocument(ScenarioStruct, frozen=True):
     """A file with several scenarios, or with a mock."""
 
     scenarios: Annotated[tuple[Scenario, ...], field_metadata("The scenarios.")] = ()

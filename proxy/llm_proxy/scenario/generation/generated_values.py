@@ -14,8 +14,16 @@ from itertools import islice
 from typing import Final
 
 from llm_proxy.chance import seeded_int_below
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_items,
+    compact_json,
+    get_integer,
+    get_items,
+    get_object,
+    object_fields,
+    str_or_empty,
+)
 from llm_proxy.errors import SchemaNotSatisfiable, printable_excerpt
 from llm_proxy.scenario.generation import scalars
 from llm_proxy.scenario.generation.json_schema import (
@@ -124,7 +132,7 @@ class _ValueMaker:
         """
         if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
             raise NoValueFound("its schemas are nested too deeply", path)
-        needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(lenient_json.object_fields(schema))
+        needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(object_fields(schema))
         tries = _MAX_TRIES if needs_validation else 1
         errors: list[NoValueFound] = []
         for alternative in self._alternatives(schema, visited_refs):
@@ -170,13 +178,13 @@ class _ValueMaker:
         is_enum = "enum" in fields
         suggestions: list[Json] = []
         if is_enum:
-            enum_values = lenient_json.array_items(fields.pop("enum"))
+            enum_values = array_items(fields.pop("enum"))
             count = len(enum_values) or 1
             start = (seeded_int_below(count, self._seed, path) + attempt) % count
             suggestions = [*enum_values[start:], *enum_values[:start]]
             suggestions.sort(key=lambda value: value is None)
         elif attempt == 0:
-            examples = lenient_json.array_items(fields.get("examples"))
+            examples = get_items(fields, "examples")
             suggestions = [fields.get("default"), *examples, fields.get("example")]
             suggestions = [value for value in suggestions if value is not None]
         for value in suggestions:
@@ -185,7 +193,7 @@ class _ValueMaker:
                 yield value
         if is_enum:
             return
-        types = lenient_json.array_items(fields.get("type")) or [_implied_type(fields, path)]
+        types = get_items(fields, "type") or [_implied_type(fields, path)]
         for type_name in sorted(types, key=lambda name: name == "null"):
             for extra in range(tries):
                 yield self._make_of_type(type_name, alternative, path, attempt + extra)
@@ -221,16 +229,14 @@ class _ValueMaker:
     def _make_object(self, alternative: FlatSchema, path: str, attempt: int) -> Json:
         """An object; at attempt 1 and after many values, only with its required properties."""
         fields = alternative.keywords
-        required_names = lenient_json.array_items(fields.get("required"))
+        required_names = get_items(fields, "required")
         self._budget.spend(len(required_names))
         required = dict.fromkeys(name for name in required_names if isinstance(name, str))
         min_properties, max_properties = _count_bounds(fields, "Properties", len(required))
         makes_optional = attempt != 1 and self._makes_optional
         optional_left = max_properties - len(required) if makes_optional else 0
         properties: dict[str, Json] = {}
-        for name in dict.fromkeys(
-            (*lenient_json.object_fields(fields.get("properties")), *required)
-        ):
+        for name in dict.fromkeys((*get_object(fields, "properties"), *required)):
             if name in required:
                 properties[name] = self._make_property(name, alternative, path)
             elif optional_left > 0:
@@ -257,9 +263,7 @@ class _ValueMaker:
 
     def _make_property(self, name: str, alternative: FlatSchema, path: str) -> Json:
         property_path = printable_excerpt(
-            f"{path}.{name}"
-            if name.isidentifier()
-            else f"{path}[{lenient_json.compact_json(name)}]",
+            f"{path}.{name}" if name.isidentifier() else f"{path}[{compact_json(name)}]",
             _MAX_PATH_CHARS,
         )
         self._budget.spend(10 + len(property_path) // 20)
@@ -277,13 +281,13 @@ class _ValueMaker:
                 "allOf": [alternative.keywords["propertyNames"], {"type": "string"}]
             }
             name = self.make_at_path(name_schema, path, alternative.visited_refs, attempt)
-            return lenient_json.str_or_empty(name)
+            return str_or_empty(name)
         word = scalars.make_word(f"{self._seed}\0{path}\0{attempt}")
         return word + (str(attempt) if attempt > _MAX_TRIES else "")
 
     def _make_array(self, alternative: FlatSchema, path: str) -> Json:
         fields = alternative.keywords
-        prefix_schemas = lenient_json.array_items(fields.get("prefixItems"))
+        prefix_schemas = get_items(fields, "prefixItems")
         min_items, max_items = _count_bounds(fields, "Items")
         item_count = len(prefix_schemas) or (_DEFAULT_ITEM_COUNT if self._makes_optional else 0)
         items: list[Json] = []
@@ -316,8 +320,8 @@ def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) 
 
     Raises `NoValueFound` if there is no such number, `SchemaTooExpensive` if it is too large.
     """
-    min_count = lenient_json.first_integer(fields.get(f"min{keyword_suffix}")) or 0
-    max_count = lenient_json.first_integer(fields.get(f"max{keyword_suffix}"))
+    min_count = get_integer(fields, f"min{keyword_suffix}") or 0
+    max_count = get_integer(fields, f"max{keyword_suffix}")
     least = max(min_count, required_count)
     if max_count is not None and max_count < least:
         raise NoValueFound(

@@ -14,8 +14,18 @@ from itertools import zip_longest
 from typing import Final
 from urllib.parse import unquote
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    array_items,
+    compact_json,
+    get_integer,
+    get_items,
+    get_object,
+    get_string,
+    is_same_json,
+    object_fields,
+    str_or_empty,
+)
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation import scalars
 from llm_proxy.scenario.generation.scalars import (
@@ -118,17 +128,17 @@ class RootSchema:
             own_fields = {
                 name: value for name, value in fields.items() if name not in COMPOSITION_KEYWORDS
             }
-            parts = [(part, refs) for part in lenient_json.array_items(fields.get("allOf"))]
+            parts = [(part, refs) for part in get_items(fields, "allOf")]
             if "$ref" in fields:
-                ref = lenient_json.str_or_empty(fields["$ref"]) or "#"
+                ref = str_or_empty(fields["$ref"]) or "#"
                 parts.insert(0, (self.resolve_ref(ref, refs), refs | {ref}))
             merged = merge_schemas(base.keywords, own_fields, self.budget)
         except NoValueFound as error:
             yield error
             return
         merged_base = FlatSchema(merged, base.visited_refs | refs)
-        for any_of in lenient_json.array_items(fields.get("anyOf", [True])):
-            for one_of in lenient_json.array_items(fields.get("oneOf", [True])):
+        for any_of in array_items(fields.get("anyOf", [True])):
+            for one_of in array_items(fields.get("oneOf", [True])):
                 choices = [(choice, refs) for choice in (any_of, one_of) if choice is not True]
                 yield from self.alternatives(merged_base, (*parts, *choices, *rest))
 
@@ -145,13 +155,13 @@ class RootSchema:
             raise NoValueFound("its schemas are nested too deeply")
         self.budget.spend(2)
         fields = normalize_schema(schema, self.budget)
-        subschemas = lenient_json.array_items(fields.get("allOf"))
+        subschemas = get_items(fields, "allOf")
         if "$ref" in fields:
-            ref = lenient_json.str_or_empty(fields["$ref"]) or "#"
+            ref = str_or_empty(fields["$ref"]) or "#"
             subschemas = [*subschemas, self.resolve_ref(ref)]
 
         def are_valid(schemas: Json) -> Iterator[bool]:
-            for subschema in lenient_json.array_items(schemas):
+            for subschema in array_items(schemas):
                 yield self.is_valid(value, subschema, depth + 1)
 
         return (
@@ -167,11 +177,11 @@ class RootSchema:
         )
 
     def _matches_own_keywords(self, value: Json, fields: Fields) -> bool:
-        types = lenient_json.array_items(fields.get("type"))
+        types = get_items(fields, "type")
         if types and not any(_is_of_type(value, name) for name in types):
             return False
         if "enum" in fields:
-            enum_values = lenient_json.array_items(fields["enum"])
+            enum_values = array_items(fields["enum"])
             if not contains_json(enum_values, value, self.budget):
                 return False
         match value:
@@ -193,17 +203,17 @@ class RootSchema:
                     )
                 )
             case dict():
-                required = lenient_json.array_items(fields.get("required"))
+                required = get_items(fields, "required")
                 self.budget.spend(len(required) // 8)
                 return _is_count_allowed(len(value), fields, "Properties") and all(
                     name in value for name in required if isinstance(name, str)
                 )
 
     def _is_valid_text(self, text: str, fields: Fields) -> bool:
-        format_name = lenient_json.str_or_empty(fields.get("format"))
+        format_name = get_string(fields, "format")
         if self.checks_format and not scalars.matches_format(text, format_name):
             return False
-        pattern = lenient_json.str_or_empty(fields.get("pattern"))
+        pattern = get_string(fields, "pattern")
         if not pattern:
             return True
         if pattern not in self._parsed_patterns:
@@ -216,16 +226,14 @@ class RootSchema:
 
 def property_schema(name: str, fields: Fields) -> Json:
     """The schema of a property with this name; False if it is not allowed."""
-    properties = lenient_json.object_fields(fields.get("properties"))
+    properties = get_object(fields, "properties")
     return properties[name] if name in properties else fields.get("additionalProperties", True)
 
 
 def contains_json(values: list[Json], value: Json, budget: SchemaBudget) -> bool:
     """Whether a list contains the value: 1 equals 1.0, but not true."""
     budget.spend(1 + len(values) // 25)
-    return value in values and any(
-        item == value and lenient_json.is_same_json(item, value) for item in values
-    )
+    return value in values and any(item == value and is_same_json(item, value) for item in values)
 
 
 def _children_with_schemas(value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
@@ -235,7 +243,7 @@ def _children_with_schemas(value: Json, fields: Fields) -> Iterator[tuple[Json, 
                 yield content, property_schema(name, fields)
                 yield name, fields.get("propertyNames", True)
         case list():
-            prefix_schemas = lenient_json.array_items(fields.get("prefixItems"))
+            prefix_schemas = get_items(fields, "prefixItems")
             yield from zip(value, prefix_schemas, strict=False)
             for content in value[len(prefix_schemas) :]:
                 yield content, fields.get("items", True)
@@ -262,8 +270,8 @@ def _is_of_type(value: Json, type_name: Json) -> bool:
 
 
 def _is_count_allowed(count: int, fields: Fields, keyword_suffix: str) -> bool:
-    minimum = lenient_json.first_integer(fields.get(f"min{keyword_suffix}"))
-    maximum = lenient_json.first_integer(fields.get(f"max{keyword_suffix}"))
+    minimum = get_integer(fields, f"min{keyword_suffix}")
+    maximum = get_integer(fields, f"max{keyword_suffix}")
     return (minimum is None or count >= minimum) and (maximum is None or count <= maximum)
 
 
@@ -315,7 +323,7 @@ def _normalize_types(fields: Fields, budget: SchemaBudget) -> Json:
     budget.spend(len(listed) // 2)
     types: dict[Json, None] = {}
     for value in listed:
-        name = lenient_json.str_or_empty(value)[:_MAX_SHOWN_CHARS].lower()
+        name = str_or_empty(value)[:_MAX_SHOWN_CHARS].lower()
         if name in TYPES:
             types[name] = None
         elif name != _UNSPECIFIED_TYPE:
@@ -340,7 +348,7 @@ def merge_schemas(first: Fields, second: Fields, budget: SchemaBudget) -> dict[s
 
 def _merge_values(keyword: str, first: Json, second: Json, budget: SchemaBudget) -> Json:
     """The value of a keyword that two schemas have; the first of one that cannot be merged."""
-    first_items, second_items = lenient_json.array_items(first), lenient_json.array_items(second)
+    first_items, second_items = array_items(first), array_items(second)
     budget.spend((len(first_items) + len(second_items)) // 2)
     match keyword:
         case "type":
@@ -351,9 +359,9 @@ def _merge_values(keyword: str, first: Json, second: Json, budget: SchemaBudget)
             names = (name for name in (*first_items, *second_items) if isinstance(name, str))
             return list(dict.fromkeys(names))
         case "properties":
-            merged = dict(lenient_json.object_fields(first))
-            budget.spend((len(merged) + len(lenient_json.object_fields(second))) // 4)
-            for name, schema in lenient_json.object_fields(second).items():
+            merged = dict(object_fields(first))
+            budget.spend((len(merged) + len(object_fields(second))) // 4)
+            for name, schema in object_fields(second).items():
                 merged[name] = {"allOf": [merged[name], schema]} if name in merged else schema
             return merged
         case "prefixItems":
@@ -384,10 +392,7 @@ def _common_types(first: list[Json], second: list[Json]) -> Json:
     types = [name for name in first if name in seconds]
     types += [name for name in second if name in firsts and name not in first]
     if not types:
-        raise NoValueFound(
-            f"nothing is both {lenient_json.compact_json(first)} and "
-            f"{lenient_json.compact_json(second)}"
-        )
+        raise NoValueFound(f"nothing is both {compact_json(first)} and {compact_json(second)}")
     return types
 
 
@@ -401,7 +406,7 @@ def _describe_value(value: Json) -> str:
         case str():
             return _truncate(value)
         case _:
-            return _truncate(lenient_json.compact_json(value))
+            return _truncate(compact_json(value))
 
 
 def _truncate(text: str) -> str:

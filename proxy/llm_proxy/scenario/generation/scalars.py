@@ -25,8 +25,7 @@ from typing import Final
 from uuid import UUID
 
 from llm_proxy.chance import seeded_int_below
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.lenient_json import Fields, get_integer, get_string
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.turns import Json
 
@@ -451,16 +450,16 @@ def make_text(fields: Fields, seed: str, budget: SchemaBudget) -> str:
 
     Raises `ValueError` with the reason if there is none, and `SchemaTooExpensive`.
     """
-    min_chars = lenient_json.first_integer(fields.get("minLength")) or 0
-    max_chars = lenient_json.first_integer(fields.get("maxLength"))
+    min_chars = get_integer(fields, "minLength") or 0
+    max_chars = get_integer(fields, "maxLength")
     if min_chars > _MAX_TEXT_CHARS:
         raise ValueError(f"{min_chars} characters are too many")
     if max_chars is not None and max_chars < min_chars:
         raise ValueError(f"no text has at least {min_chars} and at most {max_chars} characters")
-    if pattern := lenient_json.str_or_empty(fields.get("pattern")):
+    if pattern := get_string(fields, "pattern"):
         return make_matching_text(pattern, min_chars, max_chars, seed, budget)
     budget.spend(5 + min_chars // 100)
-    format_name = lenient_json.str_or_empty(fields.get("format"))
+    format_name = get_string(fields, "format")
     if format_name in _FORMATS:
         text = _FORMATS[format_name][1](seed)
         if min_chars <= len(text) and (max_chars is None or len(text) <= max_chars):

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from llm_proxy import json_paths
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.errors import JsonPathTooManySteps, printable_excerpt
 from llm_proxy.turns import Json
 
@@ -92,7 +92,7 @@ class _TemplateFiller:
 
     def _filled_text(self, template: re.Match[str]) -> str:
         return "\n".join(
-            value if isinstance(value, str) else lenient_json.compact_json(value)
+            value if isinstance(value, str) else compact_json(value)
             for value in self._evaluate(template)
         )
 
