@@ -61,7 +61,7 @@ logic       bytes and values in, bytes and values out
     `last_message`   the last message with text in a request
     `transcoding`    a recorded response in another dialect
     `exporting`      exchanges in the formats of other tools
-    `scenario`       scripted conversations: documents, engine, rendering
+    `scenario`       scripted conversations: documents, choosing, scripting
     `synthesis`      responses for requests without a scenario
     `importing`      recordings and fixtures of other tools
     `chaos`          a command, run once for each fault

@@ -43,6 +43,18 @@ _SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ 
 _BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
 _BASE64_MEMBER: Final = "bytes"
 """The member of a frame's payload that holds the model's own event in base64."""
+_ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
+_MAX_JSON_DEPTH: Final = 3
+"""The deepest nesting of JSON within JSON strings that is parsed."""
+_SECRET_PLACEHOLDERS: Final = (PLACEHOLDER, *POST_KEY_PLACEHOLDERS)
+_STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
+"""Members that identify which of several interleaved fields a message continues."""
+_CONTENT_BLOCK_INDEX: Final = "contentBlockIndex"
+"""The index of consecutive blocks; ignored for text, as Nova counts each piece as a block."""
+_LINE_END: Final = re.compile("[\r\n]")
+
+FieldKey = tuple[str | int | tuple[str, int | str], ...]
+"""Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +232,6 @@ def _decode_utf8(data: bytes) -> str:
 
 def _encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
-
-
-_ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
-_MAX_JSON_DEPTH: Final = 3
-"""The deepest nesting of JSON within JSON strings that is parsed."""
-_SECRET_PLACEHOLDERS: Final = (PLACEHOLDER, *POST_KEY_PLACEHOLDERS)
-_STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
-"""Members that identify which of several interleaved fields a message continues."""
-_CONTENT_BLOCK_INDEX: Final = "contentBlockIndex"
-"""The index of consecutive blocks; ignored for text, as Nova counts each piece as a block."""
-
-_LINE_END: Final = re.compile("[\r\n]")
-
-FieldKey = tuple[str | int | tuple[str, int | str], ...]
-"""Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
 
 
 class ValueReplacements:

@@ -49,6 +49,11 @@ DEFAULT_FAILURE_MESSAGE: Final = "Simulated failure"
 """The message of a failure without one."""
 _WORD_WITH_SPACE: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
 """A word with its leading white space; the last one also with its trailing white space."""
+_PARTIAL_TURN: Final = Turn((Text("The"),), finish=FinishReason.STOP)
+"""Sent before a stream is aborted or truncated."""
+_ERROR_STATUSES: Final = range(400, 600)
+_NO_RETRY_HEADER: Final = ("x-should-retry", "false")
+"""The header that keeps SDKs from retrying."""
 
 
 def as_single_piece(text: str) -> tuple[str, ...]:
@@ -156,13 +161,6 @@ def gap_ms_drawer(span: MillisecondsOrRange, *seed_parts: object) -> Callable[[i
     """
     max_ms = max(span) if isinstance(span, tuple) else span
     return (lambda k: draw_ms(span, *seed_parts, k)) if max_ms > 0 else None
-
-
-_PARTIAL_TURN: Final = Turn((Text("The"),), finish=FinishReason.STOP)
-"""Sent before a stream is aborted or truncated."""
-_ERROR_STATUSES: Final = range(400, 600)
-_NO_RETRY_HEADER: Final = ("x-should-retry", "false")
-"""The header that keeps SDKs from retrying."""
 
 
 def response_actions(

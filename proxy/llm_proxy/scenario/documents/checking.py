@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,16 @@ _HINTS_BY_FIELD: Final = {
     "respond": "; respond is a function, and so only for Python: use reply or replies",
 }
 """Extra hints for frequent mistakes with a field."""
+_TYPES_BY_VALUE: Final[Mapping[type, tuple[type[kinds.Type], ...]]] = {
+    dict: (kinds.StructType, kinds.DictType),
+    list: (kinds.VarTupleType,),
+    type(None): (kinds.NoneType,),
+    bool: (kinds.BoolType,),
+    str: (kinds.StrType, kinds.LiteralType),
+    int: (kinds.IntType, kinds.FloatType),
+    float: (kinds.FloatType,),
+}
+"""The types that accept a value, by the value's type; a whole float counts as an int."""
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
@@ -196,8 +206,9 @@ def _matching_type(value: Any, expected_type: kinds.Type) -> kinds.Type | None:
     None if no member accepts this JSON type, or if a text is not among the literals of a union.
     """
     members = _union_members(expected_type)
-    accepted = _accepted_types(value)
-    candidates = [member for member in members if isinstance(member, accepted)]
+    is_whole = isinstance(value, float) and value.is_integer()
+    accepted = _TYPES_BY_VALUE[int if is_whole else type(value)]
+    candidates = [member for member in members if isinstance(member, (kinds.AnyType, *accepted))]
     if sum(map(_is_struct, candidates)) > 1:
         return _strip_metadata(expected_type)
     is_wrong_literal = all(
@@ -207,24 +218,6 @@ def _matching_type(value: Any, expected_type: kinds.Type) -> kinds.Type | None:
     if is_wrong_literal and sum(not isinstance(member, kinds.NoneType) for member in members) > 1:
         return None
     return candidates[0] if candidates else None
-
-
-def _accepted_types(value: Any) -> tuple[type[kinds.Type], ...]:
-    match value:
-        case dict():
-            return kinds.AnyType, kinds.StructType, kinds.DictType
-        case list():
-            return kinds.AnyType, kinds.VarTupleType
-        case None:
-            return kinds.AnyType, kinds.NoneType
-        case bool():
-            return kinds.AnyType, kinds.BoolType
-        case str():
-            return kinds.AnyType, kinds.StrType, kinds.LiteralType
-        case float() if value != int(value):
-            return kinds.AnyType, kinds.FloatType
-        case _:
-            return kinds.AnyType, kinds.IntType, kinds.FloatType
 
 
 def _is_struct(type_info: kinds.Type) -> bool:

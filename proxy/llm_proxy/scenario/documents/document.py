@@ -32,6 +32,7 @@ def field_metadata(description: str, **limits: Any) -> Meta:
 
 
 NonNegativeInt = Annotated[int, Meta(ge=0)]
+TokenCount = NonNegativeInt | None
 TurnNumber = Annotated[
     int,
     field_metadata("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
@@ -76,14 +77,12 @@ class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
 class UsageSpec(ScenarioStruct, frozen=True):
     """Token counts; what is left out has its default."""
 
-    input: Annotated[NonNegativeInt | None, field_metadata("Tokens of the request.")] = None
-    output: Annotated[NonNegativeInt | None, field_metadata("Tokens of the answer.")] = None
-    total: Annotated[NonNegativeInt | None, field_metadata("Both; their sum if left out.")] = None
-    cache_read: Annotated[NonNegativeInt | None, field_metadata("Tokens read from a cache.")] = None
-    cache_write: Annotated[NonNegativeInt | None, field_metadata("Tokens written to a cache.")] = (
-        None
-    )
-    reasoning: Annotated[NonNegativeInt | None, field_metadata("Tokens of reasoning.")] = None
+    input: Annotated[TokenCount, field_metadata("Tokens of the request.")] = None
+    output: Annotated[TokenCount, field_metadata("Tokens of the answer.")] = None
+    total: Annotated[TokenCount, field_metadata("Both; their sum if left out.")] = None
+    cache_read: Annotated[TokenCount, field_metadata("Tokens read from a cache.")] = None
+    cache_write: Annotated[TokenCount, field_metadata("Tokens written to a cache.")] = None
+    reasoning: Annotated[TokenCount, field_metadata("Tokens of reasoning.")] = None
 
 
 class ReasoningSpec(ScenarioStruct, frozen=True):

@@ -58,12 +58,8 @@ def fields_by_spelling(struct: type[Struct]) -> Mapping[str, str]:
 
 def nearest_field_name(written_name: str, field_names: Iterable[str]) -> str | None:
     """The most similar field name, in camelCase if the written name is; None if none is near."""
-    close_names = difflib.get_close_matches(
-        to_snake_case(written_name), list(field_names), 1, _MIN_SIMILARITY
-    )
-    if not close_names:
-        return None
-    return to_camel_case(close_names[0]) if _CAMEL_BOUNDARY.search(written_name) else close_names[0]
+    name = nearest_choice(written_name, field_names)
+    return to_camel_case(name) if name and _CAMEL_BOUNDARY.search(written_name) else name
 
 
 def canonical_choice(written_choice: str, choices: Iterable[str]) -> str | None:

@@ -322,7 +322,7 @@ def _plain_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
             message = template.format(line=1 if opening is None else opening.line + 1)
             break
     if "cannot start any token" in complaint:
-        character = text.split("\n")[line][column]
+        character = text.split("\n")[line][column : column + 1]
         message = f"text cannot begin with {character}: put it in quotes"
         if character == "\t":
             message = "a tab cannot indent: use spaces"

@@ -44,7 +44,6 @@ from llm_proxy.turns import Json
 
 _Findings = Iterator[StructFinding]
 
-_FAULTS_FIELD: Final = "faults"
 _BASE64_SIGNATURE_KEYS: Final = tuple(
     dict.fromkeys(
         key
@@ -141,18 +140,18 @@ def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _
 
 def _check_fault_rules(members: Mapping[str, Node], *, is_in_scenario: bool) -> _Findings:
     """Find rules that the grammar rejects, and in a scenario those for listeners."""
-    rules = plain_value(members[_FAULTS_FIELD]) if _FAULTS_FIELD in members else ()
+    rules = plain_value(members["faults"]) if "faults" in members else ()
     for index, item in enumerate(rules):
         if item is None:
             continue  # its type is a mistake that is already reported
         try:
             rule = parse_rule(item)
         except UsageError as error:
-            yield StructFinding((_FAULTS_FIELD, index), str(error))
+            yield StructFinding(("faults", index), str(error))
         else:
             if is_in_scenario and rule.kind.scope == "listener":
                 yield StructFinding(
-                    (_FAULTS_FIELD, index),
+                    ("faults", index),
                     f"{rule.kind.name} is no matter of an answer: give it with --fault, or PUT it "
                     "to /_proxy/faults",
                 )

@@ -44,7 +44,7 @@ _CLASS: Final = re.compile(
 """What matches one of several characters, or is escaped."""
 _ESCAPE_OR_SET_OPERATOR: Final = re.compile(r"\\.|(?!^)(?:[\[&~|]|(?<=[^\[^]-)-)", re.DOTALL)
 """An escape, or a character that later versions of `re` may read as an operator of a class."""
-_REPEAT_BRACES: Final = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
+_QUANTIFIER: Final = re.compile(r"(?:\{(\d{1,9})(?:(,)(\d{1,9})?)?\}|([*+?]))\??")
 _GROUP_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
 _MAX_GROUP_DEPTH: Final = 50
 """The most nested groups."""
@@ -309,18 +309,17 @@ class _RegexParser:
 
     def _parse_quantifier(self, node: Node) -> Node:
         """A repetition of the node, or the node itself; consumes a lazy `?`."""
-        min_count, max_count = 0, None
-        if braces := _REPEAT_BRACES.match(self._pattern, self._position):
-            self._position = braces.end()
-            min_count = int(braces[1])
-            max_count = int(braces[3]) if braces[3] else None if braces[2] else min_count
-        elif self._consume("+"):
-            min_count = 1
-        elif self._consume("?"):
-            max_count = 1
-        elif not self._consume("*"):
+        quantifier = _QUANTIFIER.match(self._pattern, self._position)
+        if quantifier is None:
             return node
-        self._consume("?")
+        self._position = quantifier.end()
+        least, comma, most, symbol = quantifier.groups()
+        max_count: int | None
+        if symbol:
+            min_count, max_count = int(symbol == "+"), 1 if symbol == "?" else None
+        else:
+            min_count = int(least)
+            max_count = int(most) if most else None if comma else min_count
         if (
             (max_count is not None and max_count < min_count)
             or self._pattern.startswith(("*", "+", "?"), self._position)
