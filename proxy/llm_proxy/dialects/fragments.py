@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Hashable
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import chain
 from typing import Any
 
@@ -83,7 +83,7 @@ def _join_fragments(group: list[Part]) -> Part:
                 values[field.name] = tuple(dict(chain.from_iterable(pieces)).items())
             case _:
                 values[field.name] = join_pieces([next(filter(None, pieces), "")])
-    return replace(group[0], **values)
+    return type(group[0])(**values)
 
 
 def _join_base64(pieces: list[str]) -> str:

@@ -93,7 +93,8 @@ def first_integer(*values: Json) -> int | None:
 
 def get_text(fields: Fields, name: str) -> str:
     """`value_as_text` of a field."""
-    return value_as_text(fields.get(name))
+    value = fields.get(name)
+    return "" if value is None else value_as_text(value)
 
 
 def get_string(fields: Fields, name: str) -> str:
@@ -110,17 +111,20 @@ def get_object(fields: Fields, name: str) -> Fields:
 
 def get_objects(fields: Fields, name: str) -> list[Fields]:
     """`array_objects` of a field."""
-    return array_objects(fields.get(name))
+    value = fields.get(name)
+    return [] if value is None else array_objects(value)
 
 
 def get_items(fields: Fields, name: str) -> list[Json]:
     """`array_items` of a field."""
-    return array_items(fields.get(name))
+    value = fields.get(name)
+    return value if isinstance(value, list) else []
 
 
 def get_integer(fields: Fields, name: str) -> int | None:
     """`first_integer` of a field."""
-    return first_integer(fields.get(name))
+    value = fields.get(name)
+    return None if value is None else first_integer(value)
 
 
 def join_pieces(pieces: Iterable[str]) -> str:

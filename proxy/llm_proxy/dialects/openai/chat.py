@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import response_encoding
@@ -78,7 +79,7 @@ class OpenAIChat(ChoicesDialect):
             merged=chat_messages.merged_kinds(options.variant),
         )
 
-    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+    def choice_with_content(self, index: int, content: Any, *, streamed: bool) -> Document:
         """A choice with its message, or with a delta."""
         return {"index": index, "delta" if streamed else "message": content}
 

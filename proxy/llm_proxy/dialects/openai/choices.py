@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Any, Final
 
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
@@ -158,11 +158,11 @@ class ChoicesDialect(family.OpenAIDialect):
         """The message in a choice, or the delta in a piece of one."""
 
     @abstractmethod
-    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+    def choice_with_content(self, index: int, content: Any, *, streamed: bool) -> Document:
         """A choice with its content, or a piece of one."""
 
     @abstractmethod
-    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
+    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Any]:
         """The content of a choice; in a stream, of its pieces, of which the last finishes it."""
 
     def completeness(self, response: DialectResponse) -> Completeness:
@@ -386,14 +386,12 @@ def _envelope(turn: Turn, object_type: str, context: EncodeContext) -> Document:
     }
 
 
-def _choice(content: Document, finished_turn: Turn | None = None) -> Document:
+def _choice(choice: Document, finished_turn: Turn | None = None) -> Document:
     """A choice, or a piece of one; with `finished_turn`, also its finish and its metadata."""
-    if finished_turn is None:
-        return {**content, _LOGPROBS: None, "finish_reason": None}
-    metadata = dict(finished_turn.metadata)
-    return {
-        **content,
-        _LOGPROBS: _nonempty_logprobs(metadata.get(_LOGPROBS)) or None,
-        "finish_reason": finished_turn.finish_raw,
-        **{name: metadata[name] for name in _CHOICE_METADATA_FIELDS if name in metadata},
-    }
+    choice[_LOGPROBS] = choice["finish_reason"] = None
+    if finished_turn is not None:
+        metadata = dict(finished_turn.metadata)
+        choice[_LOGPROBS] = _nonempty_logprobs(metadata.get(_LOGPROBS)) or None
+        choice["finish_reason"] = finished_turn.finish_raw
+        choice |= {name: metadata[name] for name in _CHOICE_METADATA_FIELDS if name in metadata}
+    return choice

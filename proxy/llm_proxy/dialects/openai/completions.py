@@ -8,7 +8,7 @@ prove it complete.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import request_decoding
@@ -79,20 +79,19 @@ class OpenAICompletions(ChoicesDialect):
         texts = [choice.get("text") for choice in get_objects(fields, "choices")]
         return sum(len(str_or_empty(text)) for text in (*texts, fields.get("value")))
 
-    def choice_with_content(self, index: int, content: Document, *, streamed: bool) -> Document:
+    def choice_with_content(self, index: int, content: Any, *, streamed: bool) -> Document:
         """A choice with its text, or with a piece of it."""
-        return {**content, "index": index}
+        return {"text": content, "index": index}
 
-    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[Document]:
+    def encode_content(self, turn: Turn, options: ResponseOptions) -> Iterator[str]:
         """The whole text, or its pieces; the last is empty.
 
         A stream without parts has another empty piece where nothing finishes it.
         """
         if not options.stream:
-            yield {"text": turn.text}
+            yield turn.text
             return
         if not turn.parts and turn.finish is None:
-            yield {"text": ""}
-        for piece in options.context.split_text(turn.text):
-            yield {"text": piece}
-        yield {"text": ""}
+            yield ""
+        yield from options.context.split_text(turn.text)
+        yield ""
