@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.words import DEFAULT_MAX_CHARS, Segment, format_word_diff, word_changes
+from llm_proxy.diff.documents import DEFAULT_MAX_CHARS, Segment, format_word_diff, word_changes
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 

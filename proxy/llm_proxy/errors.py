@@ -23,6 +23,8 @@ command line into one sentence and an exit code.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llm_proxy.miss_report import MissReport
 
 
@@ -42,6 +44,16 @@ def printable_excerpt(text: str, max_chars: int) -> str:
         for character in text[: max_chars + 1]
     )
     return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
+
+
+def name_hint(name: str, known_names: Iterable[str], otherwise: str | None = None) -> str:
+    """A hint for an unknown name: the nearest known one; else `otherwise`, or by default all."""
+    from difflib import get_close_matches  # noqa: PLC0415 # 5 ms, only where a name is wrong
+
+    known_names = list(known_names)
+    if close_names := get_close_matches(name, known_names, 1):
+        return f"did you mean {close_names[0]}?"
+    return f"there are {', '.join(known_names)}" if otherwise is None else otherwise
 
 
 class LlmProxyError(Exception):

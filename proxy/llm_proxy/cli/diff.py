@@ -22,6 +22,7 @@ from llm_proxy.cli.options import (
     upstream_options,
 )
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
+from llm_proxy.diff.documents import format_word_diff
 from llm_proxy.diff.exchanges import (
     DifferenceKind,
     ExchangeComparison,
@@ -29,7 +30,6 @@ from llm_proxy.diff.exchanges import (
     Strictness,
     compare_exchanges,
 )
-from llm_proxy.diff.words import format_word_diff
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import Library
 

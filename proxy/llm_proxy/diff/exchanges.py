@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from llm_proxy import matching
@@ -26,12 +25,12 @@ from llm_proxy.cassette_views import (
 )
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.documents import (
+    common_prefix_length,
     differing_values,
     flatten_json,
     json_leaves,
     json_path_step,
 )
-from llm_proxy.diff.words import common_prefix_length
 from llm_proxy.display import format_duration
 from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream, sse
@@ -74,38 +73,32 @@ _Difference = tuple[DifferenceKind, str, str, str]
 
 _ALL_KINDS: Final = frozenset(DifferenceKind)
 _SHAPE_KINDS: Final = frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE))
-_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
-    {
-        "exact": _ALL_KINDS
-        - {DifferenceKind.TIME, DifferenceKind.VOLATILE_HEADER, DifferenceKind.SHAPE},
-        "live": _SHAPE_KINDS
-        | {
-            DifferenceKind.ENDING,
-            DifferenceKind.MODEL,
-            DifferenceKind.FINISH,
-            DifferenceKind.TOOLS,
-        },
-        "shape": _SHAPE_KINDS,
-    }
-)
+_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = {
+    "exact": _ALL_KINDS
+    - {DifferenceKind.TIME, DifferenceKind.VOLATILE_HEADER, DifferenceKind.SHAPE},
+    "live": _SHAPE_KINDS
+    | {
+        DifferenceKind.ENDING,
+        DifferenceKind.MODEL,
+        DifferenceKind.FINISH,
+        DifferenceKind.TOOLS,
+    },
+    "shape": _SHAPE_KINDS,
+}
 """The kinds of difference that make two exchanges count as different."""
-_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
-    {
-        "exact": _ALL_KINDS - {DifferenceKind.SHAPE},
-        "live": _ALL_KINDS - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
-        "shape": _SHAPE_KINDS,
-    }
-)
+_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = {
+    "exact": _ALL_KINDS - {DifferenceKind.SHAPE},
+    "live": _ALL_KINDS - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
+    "shape": _SHAPE_KINDS,
+}
 """An exact comparison omits the shape, which would only repeat the differences of bytes and
 contents."""
-_KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
-    {
-        **dict.fromkeys(("id", "call_id", "signature", "redacted", "metadata"), DifferenceKind.ID),
-        **dict.fromkeys(("finish", "finish_raw", "failure"), DifferenceKind.FINISH),
-        "model": DifferenceKind.MODEL,
-        "usage": DifferenceKind.USAGE,
-    }
-)
+_KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = {
+    **dict.fromkeys(("id", "call_id", "signature", "redacted", "metadata"), DifferenceKind.ID),
+    **dict.fromkeys(("finish", "finish_raw", "failure"), DifferenceKind.FINISH),
+    "model": DifferenceKind.MODEL,
+    "usage": DifferenceKind.USAGE,
+}
 """The kind of difference of a turn's or part's field; other fields are `CONTENT`."""
 _VOLATILE_HEADER_PATTERN: Final = re.compile(
     r".*ratelimit-.*|.*-ms|.*-latency|retry-after|etag|x-amzn-bedrock-.*-count|num_tokens"

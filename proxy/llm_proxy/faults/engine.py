@@ -99,14 +99,9 @@ class FaultEngine:
         `request_rules` are the rules that the request itself carries.  `now_ms` is in ms since the
         run began.
         """
-        request_faults = RequestFaults(self._next_ordinal(routed))
         request_active_rules = [ActiveRule(rule, now_ms) for rule in request_rules]
         rules = (*self.startup_rules, *self.runtime_rules, *request_active_rules)
-        self._select_rules(rules, routed, request_faults, now_ms)
-        return request_faults
-
-    def _next_ordinal(self, routed: RoutedRequest) -> int:
-        return self._request_counter.next_ordinal(routed.session, routed.key)
+        return self._select_rules(rules, routed, None, now_ms)
 
     def select_scenario_faults(
         self,
@@ -119,24 +114,25 @@ class FaultEngine:
 
         The windows of scenario rules begin with the run.
         """
-        request_faults = request_faults or RequestFaults(self._next_ordinal(routed))
         active_rules = [
             self._scenario_rules.setdefault(
                 (rule.scenario_location, rule.rule.text), ActiveRule(rule.rule, 0.0)
             )
             for rule in rules
         ]
-        self._select_rules(active_rules, routed, request_faults, now_ms)
-        return request_faults
+        return self._select_rules(active_rules, routed, request_faults, now_ms)
 
     def _select_rules(
         self,
         rules: Sequence[ActiveRule],
         routed: RoutedRequest,
-        request_faults: RequestFaults,
+        request_faults: RequestFaults | None,
         now_ms: float,
-    ) -> None:
+    ) -> RequestFaults:
         """Adds those of these rules that apply to this request, in order; updates their counts."""
+        if request_faults is None:
+            ordinal = self._request_counter.next_ordinal(routed.session, routed.key)
+            request_faults = RequestFaults(ordinal)
         is_replaced = False
         config, dialect, request = self._config, routed.dialect, routed.decompressed_request
         ordinal = request_faults.request_ordinal
@@ -155,7 +151,7 @@ class FaultEngine:
             draw_uniform = partial(
                 seeded_uniform, config.seed, rule.text, routed.session, routed.key, ordinal
             )
-            if not _is_triggered(active_rule, routed, now_ms, draw_uniform):
+            if not active_rule.count_request(routed.session, routed.key, now_ms, draw_uniform):
                 continue
             if rule.kind.scope == "rule" and is_replaced:
                 continue  # another rule replaces the response: the meter must not count it
@@ -180,34 +176,7 @@ class FaultEngine:
             applied_rule = AppliedRule(active_rule, context, mechanism)
             active_rule.injected_count += not applied_rule.is_harmless
             request_faults.rules.append(applied_rule)
-
-
-def _is_triggered(
-    active_rule: ActiveRule,
-    routed: RoutedRequest,
-    now_ms: float,
-    draw_uniform: Callable[[str], float],
-) -> bool:
-    """Whether the trigger of a rule holds for this request, which is counted."""
-    trigger = active_rule.rule.trigger
-    if trigger.window is not None:
-        begin_ms, end_ms = trigger.window
-        if not begin_ms <= now_ms - active_rule.active_since_ms < end_ms:
-            return False
-    active_rule.matched_count += 1
-    scope = (
-        "" if trigger.per == "run" else routed.session,
-        routed.key if trigger.per == "request" else "",
-    )
-    active_rule.matched_counts_by_scope[scope] += 1
-    count = active_rule.matched_counts_by_scope[scope]
-    return (
-        trigger.nth in (None, count)
-        and (trigger.first is None or count <= trigger.first)
-        and (trigger.every is None or count % trigger.every == 0)
-        and (trigger.times is None or active_rule.injected_count < trigger.times)
-        and (trigger.probability is None or draw_uniform("strikes") < trigger.probability)
-    )
+        return request_faults
 
 
 class RequestFaults:
@@ -257,7 +226,13 @@ class RequestFaults:
                 applied_rule.skip(str(error))
                 continue
             if applied_rule.context.decoded_request.request.method == "HEAD":
-                replacement = _head_only(replacement)
+                replacement = tuple(
+                    Begin(replace(action.head, framing="none"))
+                    if isinstance(action, Begin)
+                    else action
+                    for action in replacement
+                    if not isinstance(action, Send)
+                )
             applied_rule.set_record()
         return replacement
 
@@ -291,11 +266,3 @@ class RequestFaults:
             if isinstance(applied_rule.mechanism, Transform)
             and applied_rule.mechanism.on_response_sent is not None
         ]
-
-
-def _head_only(response: Burst) -> Burst:
-    return tuple(
-        Begin(replace(action.head, framing="none")) if isinstance(action, Begin) else action
-        for action in response
-        if not isinstance(action, Send)
-    )

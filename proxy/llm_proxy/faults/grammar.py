@@ -6,15 +6,14 @@ not part of it; inside them `\"` is a quote.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from keyword import iskeyword
 from typing import Any, Final
 
-from llm_proxy import dialects, unit_parsers
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy import dialects
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.kind import (
     STREAM_CODECS,
     AfterBytes,
@@ -27,6 +26,14 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import FaultRule, Selector, Trigger, matches_pattern
+from llm_proxy.unit_parsers import (
+    parse_bool,
+    parse_count,
+    parse_duration_ms,
+    parse_fraction,
+    parse_size_bytes,
+    parse_window_ms,
+)
 
 _MAX_RULE_CHARS: Final = 2000
 _MAX_PATTERN_CHARS: Final = 200
@@ -46,7 +53,7 @@ _COUNT_SCOPES: Final = ("run", "session", "request")
 def _parse_offset_ms(text: str) -> float:
     """Parses a time in ms; the unit may be left out (`ms=500`), since the term is called `ms`."""
     stripped = text.strip()
-    return unit_parsers.parse_duration_ms(f"{stripped}ms" if stripped.isdecimal() else stripped)
+    return parse_duration_ms(f"{stripped}ms" if stripped.isdecimal() else stripped)
 
 
 def _parse_event_type(text: str) -> str:
@@ -56,7 +63,7 @@ def _parse_event_type(text: str) -> str:
 
 
 def _parse_positive_count(text: str) -> int:
-    number = unit_parsers.parse_count(text)
+    number = parse_count(text)
     if number == 0:
         raise ValueError("a whole number from 1 on")
     return number
@@ -69,58 +76,25 @@ def _parse_count_scope(text: str) -> str:
 
 
 LOCATION_PARSERS: Final[Mapping[str, Callable[[str], StreamLocation]]] = {
-    "after": lambda text: AfterEvents(unit_parsers.parse_count(text)),
+    "after": lambda text: AfterEvents(parse_count(text)),
     "at": lambda text: AtEvent(_parse_event_type(text)),
-    "bytes": lambda text: AfterBytes(unit_parsers.parse_size_bytes(text)),
+    "bytes": lambda text: AfterBytes(parse_size_bytes(text)),
     "ms": lambda text: AtTime(_parse_offset_ms(text)),
-    "fraction": lambda text: AtFraction(unit_parsers.parse_fraction(text)),
+    "fraction": lambda text: AtFraction(parse_fraction(text)),
 }
 """The parser of each kind of location, by its name in rules."""
 TRIGGER_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "nth": _parse_positive_count,
     "first": _parse_positive_count,
     "every": _parse_positive_count,
-    "probability": unit_parsers.parse_fraction,
-    "window": unit_parsers.parse_window_ms,
+    "probability": parse_fraction,
+    "window": parse_window_ms,
     "times": _parse_positive_count,
     "per": _parse_count_scope,
 }
 """The parser of each trigger term, by its name in rules."""
 SELECTOR_NAMES: Final = ("dialect", "provider", "model", "path", "session", "stream")
 """The names of the selector's terms in rules."""
-
-
-def _usage_error(rule_text: str, reason: str) -> UsageError:
-    """An exception that names a rule and what is wrong with it."""
-    return UsageError(
-        f"fault '{printable_excerpt(rule_text, _MAX_SHOWN_CHARS)}': "
-        f"{printable_excerpt(reason, _MAX_REASON_CHARS)}"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _RuleTerms:
-    """A rule, split into the fault's name and its terms."""
-
-    fault_name: str
-    values: Mapping[str, str]
-    """The values of the terms, by name."""
-    text: str
-    """The whole rule."""
-
-    def error(self, reason: str) -> UsageError:
-        return _usage_error(self.text, reason)
-
-    def given(self, names: Iterable[str], kind: FaultKind) -> list[str]:
-        """Those of these names that the rule gives, and that are no arguments of the fault."""
-        return [name for name in names if name in self.values and name not in kind.arguments]
-
-    def parse(self, name: str, parser: Callable[[str], Any], default: str = "") -> Any:
-        text = self.values.get(name, default)
-        try:
-            return parser(text)
-        except ValueError as error:
-            raise self.error(f"{name}={text} is not {error}") from None
 
 
 def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
@@ -138,103 +112,117 @@ def parse_rule(spec: str | Mapping[Any, Any]) -> FaultRule:
 
     Raises `UsageError` for an invalid rule, and for one that could never apply.
     """
-    terms = _split_terms(spec if isinstance(spec, str) else _mapping_as_text(spec))
-    kind = FAULT_KINDS.get(terms.fault_name)
+    text = (spec if isinstance(spec, str) else _mapping_as_text(spec)).strip()
+    try:
+        return _parse_rule_text(text)
+    except ValueError as error:
+        raise UsageError(
+            f"fault '{printable_excerpt(text, _MAX_SHOWN_CHARS)}': "
+            f"{printable_excerpt(str(error), _MAX_REASON_CHARS)}"
+        ) from None
+
+
+def _parse_rule_text(text: str) -> FaultRule:
+    """Raises `ValueError` with the reason, as all functions that it calls do."""
+    fault_name, values = _split_terms(text)
+    kind = FAULT_KINDS.get(fault_name)
     if kind is None:
-        hint = _hint(terms.fault_name, FAULT_KINDS, f"there are {', '.join(sorted(FAULT_KINDS))}")
-        raise terms.error(f"there is no fault {terms.fault_name}; {hint}")
+        raise ValueError(
+            f"there is no fault {fault_name}; {name_hint(fault_name, sorted(FAULT_KINDS))}"
+        )
     known_names = (*kind.arguments, *LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
-    for name in terms.values:
+    for name in values:
         if name not in known_names:
             names = ", ".join(kind.arguments)
-            hint = _hint(name, known_names, names and f"{kind.name} has {names}")
-            raise terms.error(f"there is no {name}{hint and '; '}{hint}")
+            hint = name_hint(name, known_names, names and f"{kind.name} has {names}")
+            raise ValueError(f"there is no {name}{hint and '; '}{hint}")
     arguments: dict[str, Any] = {}
     for name, argument in kind.arguments.items():
-        if name in terms.values or argument.default:
+        if name in values or argument.default:
             python_name = f"{name}_" if iskeyword(name) else name.replace("-", "_")
-            arguments[python_name] = terms.parse(name, argument.parse, argument.default)
+            value = values.pop(name, argument.default)
+            arguments[python_name] = _parse_value(name, value, argument.parse)
         elif argument.is_required:
-            raise terms.error(f"{kind.name} needs {name}: {argument.description}")
-    try:
-        rule = FaultRule(terms.text, kind, arguments)
-    except ValueError as error:
-        raise terms.error(str(error)) from None
-    location = _parse_location(terms, kind)
-    trigger, selector = _parse_trigger(terms, kind), _parse_selector(terms, kind)
+            raise ValueError(f"{kind.name} needs {name}: {argument.description}")
+    rule = FaultRule(text, kind, arguments)
+    location = _parse_location(kind, values)
+    trigger, selector = _parse_trigger(kind, values), _parse_selector(kind, values)
     needs_messages = kind.allowed_codecs <= STREAM_CODECS or (
         isinstance(location, AfterEvents | AtEvent) and location != AfterEvents(0)
     )
     if selector.streams is False and needs_messages:
-        raise terms.error(
+        raise ValueError(
             f"{kind.name} strikes between the messages of a stream, and stream=false means bodies "
             "without any"
         )
     return replace(rule, location=location, trigger=trigger, selector=selector)
 
 
-def _hint(name: str, known_names: Iterable[str], otherwise: str) -> str:
-    close_matches = difflib.get_close_matches(name, known_names, 1)
-    return f"did you mean {close_matches[0]}?" if close_matches else otherwise
+def _parse_value(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{name}={text} is not {error}") from None
 
 
-def _parse_location(terms: _RuleTerms, kind: FaultKind) -> StreamLocation | None:
-    names = terms.given(LOCATION_PARSERS, kind)
+def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocation | None:
+    names = [name for name in LOCATION_PARSERS if name in values]
     if not names:
         return None
     name, *others = names
     if others:
-        raise terms.error(f"{name} and {others[0]} are both places in the stream: keep one of them")
+        raise ValueError(f"{name} and {others[0]} are both places in the stream: keep one of them")
     if not kind.allowed_locations:
-        raise terms.error(f"{kind.name} has no place in the stream: leave {name} out")
+        raise ValueError(f"{kind.name} has no place in the stream: leave {name} out")
     if name not in kind.allowed_locations:
         allowed = [place for place in LOCATION_PARSERS if place in kind.allowed_locations]
-        raise terms.error(f"{kind.name} cannot be placed by {name}: it can by {', '.join(allowed)}")
-    location: StreamLocation = terms.parse(name, LOCATION_PARSERS[name])
+        raise ValueError(f"{kind.name} cannot be placed by {name}: it can by {', '.join(allowed)}")
+    location: StreamLocation = _parse_value(name, values[name], LOCATION_PARSERS[name])
     return location
 
 
-def _parse_trigger(terms: _RuleTerms, kind: FaultKind) -> Trigger:
-    names = terms.given(TRIGGER_PARSERS, kind)
+def _parse_trigger(kind: FaultKind, values: Mapping[str, str]) -> Trigger:
+    names = [name for name in TRIGGER_PARSERS if name in values]
     if names and kind.scope != "request":
-        raise terms.error(f"{kind.name} has occasions of its own: leave {names[0]} out")
-    values = {name: terms.parse(name, TRIGGER_PARSERS[name]) for name in names}
-    count_names = [name for name in ("nth", "first", "every") if name in values]
+        raise ValueError(f"{kind.name} has occasions of its own: leave {names[0]} out")
+    conditions = {name: _parse_value(name, values[name], TRIGGER_PARSERS[name]) for name in names}
+    count_names = [name for name in ("nth", "first", "every") if name in conditions]
     if len(count_names) > 1:
-        raise terms.error(f"{count_names[0]} and {count_names[1]} both count: keep one of them")
-    if "per" in values and not count_names:
-        raise terms.error("per says what nth, first and every count: give one of them, too")
-    return Trigger(**values)
+        raise ValueError(f"{count_names[0]} and {count_names[1]} both count: keep one of them")
+    if "per" in conditions and not count_names:
+        raise ValueError("per says what nth, first and every count: give one of them, too")
+    return Trigger(**conditions)
 
 
-def _parse_selector(terms: _RuleTerms, kind: FaultKind) -> Selector:
-    names = terms.given(SELECTOR_NAMES, kind)
-    if names and kind.scope == "listener":
-        raise terms.error(f"{kind.name} is for all clients alike: leave {names[0]} out")
-    patterns = {name: terms.values[name] for name in names if name != "stream"}
+def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
+    patterns = {name: values[name] for name in SELECTOR_NAMES if name in values}
+    if patterns and kind.scope == "listener":
+        raise ValueError(f"{kind.name} is for all clients alike: leave {next(iter(patterns))} out")
+    streams = patterns.pop("stream", None)
     for name, pattern in patterns.items():
         if not pattern:
-            raise terms.error(f"{name} is empty: name one, or a pattern such as gpt-4*")
+            raise ValueError(f"{name} is empty: name one, or a pattern such as gpt-4*")
         if len(pattern) > _MAX_PATTERN_CHARS:
-            raise terms.error(f"{name} is longer than {_MAX_PATTERN_CHARS} characters")
+            raise ValueError(f"{name} is longer than {_MAX_PATTERN_CHARS} characters")
         if pattern.count("*") > _MAX_STARS:
-            raise terms.error(f"{name} has more than {_MAX_STARS} stars")
+            raise ValueError(f"{name} has more than {_MAX_STARS} stars")
     if "dialect" in patterns:
         pattern = patterns["dialect"]
         dialect_names = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
         if not any(matches_pattern(name, pattern) for name in dialect_names):
-            hint = _hint(pattern, dialect_names, f"there are {', '.join(dialect_names)}")
-            raise terms.error(f"there is no dialect {pattern}; {hint}")
-    streams = terms.parse("stream", unit_parsers.parse_bool) if "stream" in names else None
-    return Selector(**patterns, streams=streams)
+            raise ValueError(f"there is no dialect {pattern}; {name_hint(pattern, dialect_names)}")
+    return Selector(
+        **patterns,
+        streams=streams if streams is None else _parse_value("stream", streams, parse_bool),
+    )
 
 
-def _split_terms(text: str) -> _RuleTerms:
-    """Splits a text such as `reset,after=3`."""
+def _split_terms(text: str) -> tuple[str, dict[str, str]]:
+    """The fault's name and the values of the terms by name, of a text such as `reset,after=3`."""
     if len(text) > _MAX_RULE_CHARS:
-        raise _usage_error(text, f"it is longer than {_MAX_RULE_CHARS} characters")
+        raise ValueError(f"it is longer than {_MAX_RULE_CHARS} characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise _usage_error(text, "it holds bytes that are no UTF-8")
+        raise ValueError("it holds bytes that are no UTF-8")
     raw_terms: list[str] = []
     start = 0
     while True:
@@ -245,27 +233,26 @@ def _split_terms(text: str) -> _RuleTerms:
             break
         if text[end] != ",":
             unclosed = "quote" if text[end] == '"' else "parenthesis"
-            raise _usage_error(text, f"a {unclosed} is not closed")
+            raise ValueError(f"a {unclosed} is not closed")
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise _usage_error(text, "write the name of a fault first, such as reset,after=3")
+        raise ValueError("write the name of a fault first, such as reset,after=3")
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
         name, value = _normalize_name(raw_name.strip()), value.strip()
         if not equals or _NAME_PATTERN.fullmatch(name) is None:
-            raise _usage_error(
-                text,
+            raise ValueError(
                 f"'{printable_excerpt(term, _MAX_SHOWN_CHARS)}' is no term: write name=value, and "
-                "put a value that holds a comma in double quotes",
+                "put a value that holds a comma in double quotes"
             )
         if name in values:
-            raise _usage_error(text, f"{name} is given twice")
+            raise ValueError(f"{name} is given twice")
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         values[name] = value
-    return _RuleTerms(_normalize_name(fault_name), values, text.strip())
+    return _normalize_name(fault_name), values
 
 
 def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:

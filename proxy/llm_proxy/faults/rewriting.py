@@ -74,13 +74,14 @@ class BufferedBody:
         if isinstance(action, Send):
             self.fed_bytes += len(action.data)
             self._open_message += action.data
-            self._add_messages(self._codec.feed(action.data))
+            self._complete_messages(self._codec.feed(action.data))
 
     def close(self) -> None:
         """Ends the body: the bytes that are left become its last message."""
-        self._add_messages(self._codec.close())
+        self._complete_messages(self._codec.close())
 
-    def _add_messages(self, messages: list[bytes]) -> None:
+    def _complete_messages(self, messages: list[bytes]) -> None:
+        """Moves these messages from the open one to the complete ones."""
         for message in messages:
             self.messages.append(message)
             self.boundaries.append(self.boundaries[-1] + len(message))
@@ -124,31 +125,14 @@ class BufferedBody:
         return bytes(message[: self.released_bytes - self.boundaries[index]])
 
 
-def _resolve_location(
-    location: StreamLocation | None, codec: str, total_bytes: int | None, taken_message_count: int
-) -> StreamLocation:
-    """The location to search for in a body with this codec and length.
+class _Delay(ActionTransform):
+    """Delays all actions."""
 
-    The default is after the first message; in a whole body, half of its bytes, or its beginning for
-    a fault that takes messages.  A fault that takes all messages begins before the first.  Raises
-    `FaultNotApplicable` where the location does not exist in such a body.
-    """
-    is_stream = codec in STREAM_CODECS
-    match location:
-        case None if taken_message_count:
-            return AfterEvents(1 if is_stream and taken_message_count != ALL_MESSAGES else 0)
-        case None if is_stream:
-            return AfterEvents(1)
-        case None:
-            return AfterBytes(1 if total_bytes is None else total_bytes // 2)
-        case AtFraction(share):
-            if total_bytes is None:
-                raise FaultNotApplicable("fraction= needs a body whose length is known beforehand")
-            return AfterBytes(round(total_bytes * share))
-        case AfterEvents() | AtEvent() if location != AfterEvents(0) and not is_stream:
-            raise FaultNotApplicable("the body does not come in messages")
-        case _:
-            return location
+    def __init__(self, delay_ms: float) -> None:
+        self._delay_ms = delay_ms
+
+    def feed(self, action: Action) -> Burst:
+        return (Wait(action.due + self._delay_ms) if isinstance(action, Wait) else action,)
 
 
 class RuleRewriter:
@@ -162,7 +146,6 @@ class RuleRewriter:
         self._mechanism = mechanism
         self._context = applied_rule.context
         self._last_due_ms = 0.0
-        self._inserted_delay_ms = 0.0
         self._head: ResponseHead | None = None
         self._codec = ""
         self._is_framing_checked = False
@@ -173,7 +156,8 @@ class RuleRewriter:
         self._compared_message_count = 0
         """Messages whose types were compared with the location's."""
         self._is_taking = False
-        self._transform: ActionTransform | None = None
+        self._transform = ActionTransform()
+        """What all actions pass after the injection."""
         self.total_bytes: int | None = None
         """The size of a body that is complete from the start; None for others."""
         self.is_over = False
@@ -202,7 +186,7 @@ class RuleRewriter:
         """Injects the fault of a rule located by time, if it is due by now."""
         if self.trigger_at_ms is None or now_ms < self.trigger_at_ms:
             return []
-        self._last_due_ms = self.trigger_at_ms + self._inserted_delay_ms
+        self._last_due_ms = self.trigger_at_ms
         return self._inject()
 
     def feed(self, action: Action) -> list[Action]:
@@ -210,7 +194,7 @@ class RuleRewriter:
         if self.is_over:
             return []
         if self._is_done():
-            return self._pass_after_injection(action)
+            return list(self._transform.feed(action))
         match action:
             case Wait(due):
                 output = self.tick(due - _EPSILON_MS)
@@ -233,10 +217,8 @@ class RuleRewriter:
 
     def close(self) -> list[Action]:
         """The actions to add before the clean end."""
-        if self._transform is not None:
-            return list(self._transform.close())
         if self._is_done():
-            return []
+            return list(self._transform.close())
         body = self._body
         body.close()
         output = self._release_to_location()
@@ -261,8 +243,7 @@ class RuleRewriter:
         mechanism, decoded_request = self._mechanism, self._context.decoded_request
         has_location = self._applied_rule.rule.location is not None
         if isinstance(mechanism, OneShot) and mechanism.may_precede_head and not has_location:
-            output = self._inject_one_shot(mechanism)
-            return output if self.is_over else [*output, action]
+            return self._inject() + self.feed(action)
         self._head = head
         self._codec = (
             "whole"  # no messages can be read
@@ -271,7 +252,7 @@ class RuleRewriter:
         )
         output = self._start_locating(head)
         begins_with_head = isinstance(mechanism, Transform) and not has_location
-        return (self._pass_after_injection(action) if begins_with_head else [action]) + output
+        return [*(self._transform.feed(action) if begins_with_head else (action,)), *output]
 
     def _check_framing(self, first_bytes: bytes) -> list[Action]:
         """Locates again where the first bytes have another codec than the head declares."""
@@ -287,24 +268,15 @@ class RuleRewriter:
         return output
 
     def _start_locating(self, head: ResponseHead) -> list[Action]:
-        mechanism, location = self._mechanism, self._applied_rule.rule.location
-        taken_message_count = 0
         try:
             self._check_applicable(head)
-            if isinstance(mechanism, OneShot):
-                taken_message_count = mechanism.taken_message_count
-                location = location or mechanism.default_location
-                if mechanism.check_applicable is not None:
-                    mechanism.check_applicable(self._take_messages(0)[0])
-            elif location is None:
-                return self._start_transform(mechanism)
-            total_bytes = head.content_length if self.total_bytes is None else self.total_bytes
-            location = _resolve_location(location, self._codec, total_bytes, taken_message_count)
+            if isinstance(self._mechanism, Transform) and self._applied_rule.rule.location is None:
+                return self._inject()
+            self._location = self._resolve_location(head)
         except FaultNotApplicable as error:
             self._applied_rule.not_applicable_reason = str(error)
             return []
         self._body = BufferedBody(self._codec)
-        self._location = location
         return self._release_to_location()
 
     def _check_applicable(self, head: ResponseHead) -> None:
@@ -315,25 +287,58 @@ class RuleRewriter:
         )
         if needs_messages and (content_coding := framed_message_contents.content_coding(head)):
             raise FaultNotApplicable(f"the body is packed with {content_coding}")
+        body_description = ""
         if head.framing not in kind.allowed_framings:
             body_description = _FRAMING_DESCRIPTIONS[head.framing]
         elif codec not in kind.allowed_codecs:
             body_description = "a whole body" if codec == "whole" else f"a body of {codec}"
-        else:
-            return
-        raise FaultNotApplicable(f"{kind.name} has no meaning in {body_description}")
+        if body_description:
+            raise FaultNotApplicable(f"{kind.name} has no meaning in {body_description}")
+        if isinstance(mechanism, OneShot) and mechanism.check_applicable is not None:
+            mechanism.check_applicable(self._take_messages(0)[0])
+
+    def _resolve_location(self, head: ResponseHead) -> StreamLocation:
+        """The location to search for in this body.
+
+        The default is after the first message; in a whole body, half of its bytes, or its beginning
+        for a fault that takes messages.  A fault that takes all messages begins before the first.
+        Raises `FaultNotApplicable` where the location does not exist in such a body.
+        """
+        location, taken_message_count = self._applied_rule.rule.location, 0
+        if isinstance(self._mechanism, OneShot):
+            location = location or self._mechanism.default_location
+            taken_message_count = self._mechanism.taken_message_count
+        total_bytes = head.content_length if self.total_bytes is None else self.total_bytes
+        is_stream = self._codec in STREAM_CODECS
+        match location:
+            case None if taken_message_count:
+                return AfterEvents(1 if is_stream and taken_message_count != ALL_MESSAGES else 0)
+            case None if is_stream:
+                return AfterEvents(1)
+            case None:
+                return AfterBytes(1 if total_bytes is None else total_bytes // 2)
+            case AtFraction(share):
+                if total_bytes is None:
+                    raise FaultNotApplicable(
+                        "fraction= needs a body whose length is known beforehand"
+                    )
+                return AfterBytes(round(total_bytes * share))
+            case AfterEvents() | AtEvent() if location != AfterEvents(0) and not is_stream:
+                raise FaultNotApplicable("the body does not come in messages")
+            case _:
+                return location
 
     def _release_to_location(self) -> list[Action]:
         """Releases what precedes the location, and injects the fault where that is reached."""
         if self._is_taking:
             return self._inject()
         offset, is_found = self._locate()
-        if is_found:
-            released = self._track_due_time(self._body.release_until(offset))
-            return released + self._inject()
-        if offset == self._body.fed_bytes:
-            return self._track_due_time(self._body.release_all())
-        return self._track_due_time(self._body.release_until(offset))
+        releases_all = offset == self._body.fed_bytes and not is_found
+        released = self._body.release_all() if releases_all else self._body.release_until(offset)
+        for action in released:
+            if isinstance(action, Wait):
+                self._last_due_ms = action.due
+        return released + self._inject() if is_found else released
 
     def _locate(self) -> tuple[int, bool]:
         """How many bytes precede the location for certain, and whether it is right after them."""
@@ -355,24 +360,22 @@ class RuleRewriter:
             case _:
                 return body.fed_bytes, False
 
-    def _track_due_time(self, actions: list[Action]) -> list[Action]:
-        for action in actions:
-            if isinstance(action, Wait):
-                self._last_due_ms = action.due
-        return actions
-
     def _inject(self, *, is_complete: bool = False) -> list[Action]:
         """Injects the fault, as soon as the messages that it takes are there, or all are."""
-        mechanism = self._mechanism
+        mechanism, body, begin_ms = self._mechanism, self._body, self._last_due_ms
         if isinstance(mechanism, Transform):
-            return self._start_transform(mechanism)
-        available_count = len(self._body.messages) - self._body.released_message_count
-        self._is_taking = not is_complete and available_count < mechanism.taken_message_count
-        return [] if self._is_taking else self._inject_one_shot(mechanism)
-
-    def _inject_one_shot(self, mechanism: OneShot) -> list[Action]:
-        body, begin_ms = self._body, self._last_due_ms
-        if mechanism.taken_message_count and body.released_message_count == len(body.messages):
+            position, _ = self._take_messages(0)
+            try:
+                self._transform = mechanism.make_transform(position)
+            except FaultNotApplicable as error:
+                return self._skip(str(error))
+            self._record_injection(position)
+            return self._release_transformed()
+        available_count = len(body.messages) - body.released_message_count
+        if not is_complete and available_count < mechanism.taken_message_count:
+            self._is_taking = True
+            return []
+        if mechanism.taken_message_count and not available_count:
             return self._skip(
                 "there was no message behind it" if body.fed_bytes else "the body is empty"
             )
@@ -392,9 +395,9 @@ class RuleRewriter:
             self.is_over = True
             return output
         if injected.delay_ms > 0:
-            self._inserted_delay_ms += injected.delay_ms
+            self._transform = _Delay(injected.delay_ms)
             output.append(Wait(position.at_ms + injected.delay_ms))
-        return output + self._pass_all_after_injection(body.release_all())
+        return output + self._release_transformed()
 
     def _take_messages(self, max_count: int) -> tuple[StreamPosition, list[Action]]:
         """The state of the response when so many messages are taken, and the actions with them."""
@@ -423,24 +426,9 @@ class RuleRewriter:
         )
         return position, actions
 
-    def _start_transform(self, mechanism: Transform) -> list[Action]:
-        position, _ = self._take_messages(0)
-        try:
-            self._transform = mechanism.make_transform(position)
-        except FaultNotApplicable as error:
-            return self._skip(str(error))
-        self._record_injection(position)
-        return self._pass_all_after_injection(self._body.release_all())
-
-    def _pass_all_after_injection(self, actions: list[Action]) -> list[Action]:
-        return list(chain.from_iterable(map(self._pass_after_injection, actions)))
-
-    def _pass_after_injection(self, action: Action) -> list[Action]:
-        if self._transform is not None:
-            return list(self._transform.feed(action))
-        if isinstance(action, Wait) and self._inserted_delay_ms:
-            return [Wait(action.due + self._inserted_delay_ms)]
-        return [action]
+    def _release_transformed(self) -> list[Action]:
+        """Releases all actions that are held, through the transform."""
+        return list(chain.from_iterable(map(self._transform.feed, self._body.release_all())))
 
     def _skip(self, reason: str) -> list[Action]:
         """Records the fault as skipped; returns all actions that are held."""

@@ -21,6 +21,7 @@ from llm_proxy.faults.kind import (
     RequestMeter,
     StreamLocation,
     Transform,
+    UniformDraw,
 )
 
 CountScope = Literal["run", "session", "request"]
@@ -144,6 +145,30 @@ class ActiveRule:
     """Matched requests, by session and key, as far as `Trigger.per` tells them apart."""
     meter: RequestMeter | None = None
     """The meter of a `MeteredFault`; None before its first request, and for other faults."""
+
+    def count_request(
+        self, session: str, key: str, now_ms: float, draw_uniform: UniformDraw
+    ) -> bool:
+        """Counts a request, and tells whether the trigger holds for it.
+
+        `now_ms` is in ms since the run began.  Outside of the window nothing is counted.
+        """
+        trigger = self.rule.trigger
+        if trigger.window is not None:
+            begin_ms, end_ms = trigger.window
+            if not begin_ms <= now_ms - self.active_since_ms < end_ms:
+                return False
+        self.matched_count += 1
+        scope = "" if trigger.per == "run" else session, key if trigger.per == "request" else ""
+        self.matched_counts_by_scope[scope] += 1
+        count = self.matched_counts_by_scope[scope]
+        return (
+            trigger.nth in (None, count)
+            and (trigger.first is None or count <= trigger.first)
+            and (trigger.every is None or count % trigger.every == 0)
+            and (trigger.times is None or self.injected_count < trigger.times)
+            and (trigger.probability is None or draw_uniform("strikes") < trigger.probability)
+        )
 
     def to_json_fields(self) -> dict[str, str | int]:
         """The rule and its counts as JSON fields."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
@@ -712,10 +711,8 @@ tool's schema that happens to have it.
 """
 
 
-NORMALISERS: Final = MappingProxyType(
-    {
-        definition.name: definition
-        for definition in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)
-    }
-)
+NORMALISERS: Final[Mapping[str, NormaliserDefinition]] = {
+    definition.name: definition
+    for definition in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)
+}
 """All normalisers by name, in the order of the documentation."""

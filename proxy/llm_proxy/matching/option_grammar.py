@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette.model import MAX_RULES, MAX_TEXT_CHARS, is_valid_meta_text
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
 from llm_proxy.matching.rules import NormaliserRule, RuleSet
@@ -95,9 +94,7 @@ def _build_rule(name: str, argument: str | None) -> NormaliserRule:
         return preset.combined_rule()
     definition = NORMALISERS.get(name)
     if definition is None:
-        known = [*NORMALISERS, *PRESETS]
-        suggestions = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {suggestions[0]}?" if suggestions else f"there are {', '.join(known)}"
+        hint = name_hint(name, (*NORMALISERS, *PRESETS))
         raise UsageError(f"{printable_excerpt(name, _MAX_SHOWN_CHARS)} is no rule: {hint}")
     if definition.argument_description and not (argument or "").strip():
         raise UsageError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
@@ -168,7 +167,5 @@ _ALL_PRESETS: Final = (
     Preset("pydantic-ai", 2, "Pydantic AI"),
     Preset("ai-sdk", 2, "Vercel's AI SDK"),
 )
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
-    {preset.name: preset for preset in _ALL_PRESETS}
-)
+PRESETS: Final[Mapping[str, Preset]] = {preset.name: preset for preset in _ALL_PRESETS}
 """All presets by name."""

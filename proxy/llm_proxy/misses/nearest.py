@@ -15,8 +15,7 @@ from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest
-from llm_proxy.diff.documents import DocumentDifferences, find_differences, json_leaves
-from llm_proxy.diff.words import split_words
+from llm_proxy.diff.documents import DocumentDifferences, find_differences, json_leaves, split_words
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.value_finder import contains_base64_hash
 from llm_proxy.routing import RoutedRequest

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import encode_line, request_line
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.words import split_words
+from llm_proxy.diff.documents import split_words
 from llm_proxy.last_message import last_message_in_fields
 
 _MAX_SAME_TARGET: Final = 16

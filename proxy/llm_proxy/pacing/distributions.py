@@ -150,12 +150,11 @@ def format_duration(ms: float) -> str:
     return f"{format_number(ms / 1000)}s" if is_seconds else f"{format_number(ms)}ms"
 
 
-class InvalidDuration(Exception):
-    """The text is no valid duration; the message names the problem and a valid form."""
-
-
 def parse_distribution(text: str) -> DurationDistribution:
-    """Parses a fixed duration, a range or a distribution.  Raises `InvalidDuration`."""
+    """Parses a fixed duration, a range or a distribution.
+
+    Raises `ValueError` that names the problem and a valid form.
+    """
     minimum, separator, maximum = text.partition("..")
     if separator:
         unit = re.search("[a-z]*$", maximum)
@@ -172,31 +171,31 @@ def parse_distribution(text: str) -> DurationDistribution:
             return NormalDistribution(parse_time_ms(first), parse_time_ms(second))
         case ("lognormal", first, second):
             if re.fullmatch(NUMBER_PATTERN, second) is None or float(second) > _MAX_SIGMA:
-                raise InvalidDuration(
+                raise ValueError(
                     f"the second number of a lognormal is its sigma, from 0 to {_MAX_SIGMA:g}, "
                     "without a unit; write lognormal(40ms,0.5)"
                 )
             return LognormalDistribution(parse_time_ms(first), round(float(second), 6))
         case _:
-            raise InvalidDuration(f"there is no such distribution; there are {_CALL_EXAMPLES}")
+            raise ValueError(f"there is no such distribution; there are {_CALL_EXAMPLES}")
 
 
 def parse_time_ms(text: str) -> float:
-    """Parses a duration such as `300ms` or `0.3s` to ms.  Raises `InvalidDuration`."""
+    """Parses a duration such as `300ms` or `0.3s` to ms.  Raises `ValueError`."""
     time_match = _TIME_PATTERN.fullmatch(text)
     if time_match is None:
-        raise InvalidDuration(f"this is no time; write 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}")
+        raise ValueError(f"this is no time; write 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}")
     digits, unit = time_match.groups()
     if unit is None:
-        raise InvalidDuration(f"the unit is missing; write {digits}ms, or {digits}s")
+        raise ValueError(f"the unit is missing; write {digits}ms, or {digits}s")
     ms = round(float(digits) * _MS_PER_UNIT[unit], 6)
     if ms > MAX_DURATION_MS:
-        raise InvalidDuration("this is longer than a day, which is the most")
+        raise ValueError("this is longer than a day, which is the most")
     return ms
 
 
 def _parse_uniform(minimum: str, maximum: str) -> UniformDistribution:
     min_ms, max_ms = parse_time_ms(minimum), parse_time_ms(maximum)
     if min_ms > max_ms:
-        raise InvalidDuration(f"the first is more than the second; write {maximum}..{minimum}")
+        raise ValueError(f"the first is more than the second; write {maximum}..{minimum}")
     return UniformDistribution(min_ms, max_ms)

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.pacing.distributions import (
     NUMBER_PATTERN,
     ZERO_DURATION,
     DurationDistribution,
     FixedDistribution,
-    InvalidDuration,
     MeasuredDistribution,
     format_duration,
     format_number,
@@ -101,9 +98,9 @@ _PROFILES: Final = (
     ),
 )
 
-PROFILES: Final[Mapping[str, LatencyProfile]] = MappingProxyType(
-    {latency_profile.name: latency_profile for latency_profile in _PROFILES}
-)
+PROFILES: Final[Mapping[str, LatencyProfile]] = {
+    latency_profile.name: latency_profile for latency_profile in _PROFILES
+}
 """The measured profiles by name.
 
 Gaps are measured between two reads (OpenAI, Anthropic: streams recorded by Mastra's tests, with the
@@ -221,10 +218,6 @@ class ModelledPace(_PaceBase):
 Pace = RecordedPace | InstantPace | TokenRatePace | ModelledPace
 
 
-class _InvalidPace(Exception):
-    """The problem with a pace, in a message that does not quote the pace."""
-
-
 class PaceRegistry:
     """The current pace of each session.
 
@@ -274,17 +267,18 @@ def parse_pace(text: str) -> Pace:
     """
     try:
         return _parse_terms(text)
-    except _InvalidPace as invalid:
+    except ValueError as invalid:
         shown_text = printable_excerpt(text, _MAX_SHOWN_CHARS)
         raise UsageError(f"{shown_text!r} is no pace: {invalid}") from None
 
 
 def _parse_terms(text: str) -> Pace:
+    """Raises `ValueError` with the problem, as all functions that it calls do."""
     if len(text) > _MAX_PACE_CHARS:
-        raise _InvalidPace(f"it has more than {_MAX_PACE_CHARS} characters")
+        raise ValueError(f"it has more than {_MAX_PACE_CHARS} characters")
     terms = _COMMA_PATTERN.split(_REMOVABLE_SPACE_PATTERN.sub("", text.lower()))
     if len(terms) > 1 and "" in terms:
-        raise _InvalidPace("it has a comma too many")
+        raise ValueError("it has a comma too many")
     timing: Pace | None = None
     timing_text = ""
     settings: dict[str, Any] = {}
@@ -293,32 +287,34 @@ def _parse_terms(text: str) -> Pace:
         name, equals, value = term.partition("=")
         if not equals:
             if timing is not None:
-                raise _InvalidPace(f"it says {timing_text} and {term}, and one of them must do")
+                raise ValueError(f"it says {timing_text} and {term}, and one of them must do")
             timing, timing_text = _parse_timing_term(term, is_only_term="," not in text), term
             continue
         if name not in _TERM_NAMES:
-            raise _InvalidPace(f"there is no {_displayable_excerpt(name)}{_name_suggestion(name)}")
+            raise ValueError(
+                f"there is no {_displayable_excerpt(name)}; {name_hint(name, _TERM_NAMES)}"
+            )
         field_name = name.replace("-", "_")
         if field_name in settings:
-            raise _InvalidPace(f"it says {name} twice")
+            raise ValueError(f"it says {name} twice")
         try:
             settings[field_name] = _parse_value(name, value)
-        except InvalidDuration as invalid:
-            raise _InvalidPace(f"{name}={_displayable_excerpt(value)}: {invalid}") from None
+        except ValueError as invalid:
+            raise ValueError(f"{name}={_displayable_excerpt(value)}: {invalid}") from None
     latency_names = ", ".join(name for name in settings if name in _LATENCY_TERM_NAMES)
     match timing:
         case InstantPace() if latency_names or "max_gap" in settings:
-            raise _InvalidPace(
+            raise ValueError(
                 f"instant waits for nothing, so {latency_names or 'max-gap'} says nothing: leave "
                 "one of them out"
             )
         case RecordedPace() if latency_names:
-            raise _InvalidPace(
+            raise ValueError(
                 f"{timing_text} keeps the recorded times, and {latency_names} gives others: leave "
                 "one of them out"
             )
         case TokenRatePace() if "gap" in settings:
-            raise _InvalidPace(
+            raise ValueError(
                 f"{timing_text} and gap both say how fast tokens come: leave one of them out"
             )
         case None:
@@ -338,18 +334,18 @@ def _parse_timing_term(term: str, *, is_only_term: bool) -> Pace:
     prefix, colon, name = term.partition(":")
     if colon and prefix == "profile":
         if name not in PROFILES:
-            raise _InvalidPace(
+            raise ValueError(
                 f"there is no profile {_displayable_excerpt(name)}; there are {', '.join(PROFILES)}"
             )
         return ModelledPace(profile=PROFILES[name])
     reason = "" if is_only_term else f"{_displayable_excerpt(term)} is none of its terms; "
-    raise _InvalidPace(f"{reason}use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}")
+    raise ValueError(f"{reason}use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}")
 
 
 def _parse_positive(digits: str, term: str, kind: str) -> float:
     value = round(float(digits), 6)
     if value == 0:
-        raise _InvalidPace(f"{term} is {kind} of nothing; write one above 0")
+        raise ValueError(f"{term} is {kind} of nothing; write one above 0")
     return value
 
 
@@ -360,21 +356,14 @@ def _parse_value(name: str, value: str) -> Any:
                 return value
             if re.fullmatch("[0-9]{1,10}", value) and 0 < int(value) <= _MAX_PIECE_BYTES:
                 return int(value)
-            raise InvalidDuration(f"use {', '.join(_CHUNK_MODES)}, or a number of bytes above 0")
+            raise ValueError(f"use {', '.join(_CHUNK_MODES)}, or a number of bytes above 0")
         case "max-gap":
             max_gap_ms = parse_time_ms(value)
             if max_gap_ms == 0:
-                raise InvalidDuration("no silence at all is instant; write a time, such as 2s")
+                raise ValueError("no silence at all is instant; write a time, such as 2s")
             return max_gap_ms
         case _:
             return parse_distribution(value)
-
-
-def _name_suggestion(name: str) -> str:
-    close_matches = difflib.get_close_matches(name, _TERM_NAMES, 1)
-    if close_matches:
-        return f"; did you mean {close_matches[0]}?"
-    return f"; there are {', '.join(_TERM_NAMES)}"
 
 
 def _displayable_excerpt(text: str) -> str:

@@ -10,7 +10,6 @@ does not.  Not applicable to a body of a declared length, which ends with its la
 from __future__ import annotations
 
 from llm_proxy.actions import Action, Burst, Wait
-from llm_proxy.faults.durations import DELAY_ARGUMENT, seeded_delay_ms
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ActionTransform,
@@ -18,6 +17,7 @@ from llm_proxy.faults.kind import (
     StreamPosition,
     Transform,
 )
+from llm_proxy.faults.kinds.latency import DELAY_ARGUMENT, seeded_delay_ms
 from llm_proxy.pacing.distributions import DurationDistribution
 
 
