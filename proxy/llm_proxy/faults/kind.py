@@ -10,11 +10,11 @@ A fault maps values to actions.  It has no access to sockets or clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from llm_proxy.actions import Abort, Action, Begin, Burst, Wait
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
@@ -200,6 +200,17 @@ class OneShot:
     """None means the effect of the fault's kind."""
     without_location: ReplaceResponse | None = None
     """What the fault does instead where the rule has no location; None: the same."""
+
+
+def edit_messages(
+    edit: Callable[[StreamPosition], Iterable[bytes]], message_count: int = 1
+) -> OneShot:
+    """Replaces the next messages, `message_count` of them, by those that `edit` returns."""
+    return OneShot(
+        lambda position: InjectedActions(tuple(map(Send, edit(position)))),
+        taken_message_count=message_count,
+        changes_length=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

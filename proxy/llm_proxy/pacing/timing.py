@@ -160,7 +160,9 @@ def rechunk(pieces: Iterable[TimedPiece], chunks: Chunks | None) -> Iterable[Tim
         case int(piece_bytes):
             return _cut_to_size(pieces, piece_bytes)
         case "coalesced":
-            return _join_pieces(pieces)
+            pieces = tuple(pieces)
+            body = b"".join(data for _, data in pieces)
+            return [(pieces[-1][0], body)] if body else []
         case _:
             return pieces
 
@@ -187,16 +189,6 @@ def _cut_to_size(pieces: Iterable[TimedPiece], piece_bytes: int) -> Iterator[Tim
             buffered.clear()
     if buffered:
         yield last_due_ms, bytes(buffered)
-
-
-def _join_pieces(pieces: Iterable[TimedPiece]) -> Iterator[TimedPiece]:
-    """All pieces joined into one, due with the last; none for an empty body."""
-    due_times_ms, data = [0.0], bytearray()
-    for due_ms, piece in pieces:
-        due_times_ms.append(due_ms)
-        data += piece
-    if data:
-        yield due_times_ms[-1], bytes(data)
 
 
 def abort_of_ending(ending: Ending) -> Abort | None:

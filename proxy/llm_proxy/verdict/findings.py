@@ -87,7 +87,17 @@ def chain_evidence(chain: RetryChain) -> tuple[FindingEvidence, ...]:
 
 def attempt_evidence(attempt: JournalEntry, next_attempt: JournalEntry | None) -> FindingEvidence:
     """The evidence of one attempt; `next_attempt` is None for the last."""
-    actions = filter(None, (_departure_text(attempt), _retry_text(attempt, next_attempt)))
+    retry_text = ""
+    if next_attempt is not None:
+        count = next_attempt.retry_count
+        count_text = "" if count is None else f", retry {count} by its SDK's count"
+        retry_text = (
+            f"asked again {format_duration(pause_ms(attempt, next_attempt))} later "
+            f"(#{next_attempt.number}{count_text})"
+        )
+    elif attempt.needs_retry:
+        retry_text = "did not ask again"
+    actions = filter(None, (_departure_text(attempt), retry_text))
     return FindingEvidence(
         attempt.number, attempt.at_ms, describe_received(attempt), "; ".join(actions)
     )
@@ -111,7 +121,12 @@ def evidence_of_use(
 def describe_received(attempt: JournalEntry) -> str:
     """What the client received: `HTTP 429, told to wait 2.0 s (fault status,code=429)`."""
     faults = attempt.injected_faults
-    descriptions = [_fault_text(attempt, fault) for fault in faults] or [_response_text(attempt)]
+    descriptions = [_fault_text(attempt, fault) for fault in faults]
+    if not faults and not attempt.status:
+        descriptions.append("no answer")
+    elif not faults:
+        is_complete = attempt.status < HTTPStatus.BAD_REQUEST and attempt.ending != ENDING_CUT
+        descriptions.append("an answer" if is_complete else f"HTTP {attempt.status}")
     if attempt.retry_after_ms is not None:
         descriptions.append(f"told to wait {format_duration(attempt.retry_after_ms)}")
     if attempt.should_retry is not None:
@@ -137,13 +152,6 @@ def _fault_text(attempt: JournalEntry, fault: FaultRecord) -> str:
     return template.format(where=where) if template else "a fault"
 
 
-def _response_text(attempt: JournalEntry) -> str:
-    if not attempt.status:
-        return "no answer"
-    is_complete = attempt.status < HTTPStatus.BAD_REQUEST and attempt.ending != ENDING_CUT
-    return "an answer" if is_complete else f"HTTP {attempt.status}"
-
-
 def _departure_text(attempt: JournalEntry) -> str:
     """How long the client stayed connected; empty where it had no choice."""
     if not attempt.is_over:
@@ -153,14 +161,3 @@ def _departure_text(attempt: JournalEntry) -> str:
         return f"left after {duration_text}"
     has_stayed = attempt.first_fault_with_effect(*_ABANDONABLE_EFFECTS) is not None
     return f"stayed to the end, {duration_text}" if has_stayed else ""
-
-
-def _retry_text(attempt: JournalEntry, next_attempt: JournalEntry | None) -> str:
-    if next_attempt is None:
-        return "did not ask again" if attempt.needs_retry else ""
-    count = next_attempt.retry_count
-    count_text = "" if count is None else f", retry {count} by its SDK's count"
-    return (
-        f"asked again {format_duration(pause_ms(attempt, next_attempt))} later "
-        f"(#{next_attempt.number}{count_text})"
-    )

@@ -8,7 +8,7 @@ candidates, the one that ended first is followed, so that no pause is underestim
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -87,7 +87,16 @@ def retry_chains(attempts: Iterable[JournalEntry]) -> list[RetryChain]:
             continuing_attempts.setdefault(attempt.continues, attempt)
         if attempt.key:
             groups[attempt.session, attempt.path, attempt.key].append(attempt)
-    linked_attempts = [attempts for group in groups.values() for attempts in _link_attempts(group)]
+    linked_attempts: list[list[JournalEntry]] = []
+    for group in groups.values():
+        # First by consecutive retry counts of the SDK: 0, then 1, then 2 and so on.  Then each
+        # chain is appended to the one that it may retry: an application can retry by itself.
+        counted_chains = _append_to_ended(
+            [[attempt] for attempt in group],
+            lambda first: first.retry_count - 1 if first.retry_count else None,
+            lambda last: last.retry_count,
+        )
+        linked_attempts += _append_to_ended(counted_chains, lambda _: 0, lambda _: 0)
     linked_attempts.sort(key=lambda attempts: _arrival_sort_key(attempts[0]))
     return [
         RetryChain(
@@ -106,20 +115,6 @@ def _arrival_sort_key(attempt: JournalEntry) -> tuple[float, int]:
     return attempt.at_ms, attempt.number
 
 
-def _link_attempts(group: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
-    """The attempts of equal requests in chains.
-
-    First by consecutive retry counts of the SDK: 0, then 1, then 2 and so on.  Then each chain is
-    appended to the one that it may retry: an application can retry by itself.
-    """
-    counted_chains = _append_to_ended(
-        [[attempt] for attempt in group],
-        lambda first: first.retry_count - 1 if first.retry_count else None,
-        lambda last: last.retry_count,
-    )
-    return _append_to_ended(counted_chains, lambda _: 0, lambda _: 0)
-
-
 def _append_to_ended(
     chains: Iterable[list[JournalEntry]],
     wanted_label: Callable[[JournalEntry], int | None],
@@ -133,31 +128,20 @@ def _append_to_ended(
     joined: list[list[JournalEntry]] = []
     ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for chain in chains:
-        wanted, chain_index = wanted_label(chain[0]), None
-        if wanted is not None:
-            chain_index = _pop_ended_chain_index(ended_chains[wanted], joined, chain[0])
+        first, last = chain[0], chain[-1]
+        wanted, chain_index = wanted_label(first), None
+        ended = [] if wanted is None else ended_chains[wanted]
+        while ended and ended[0][0] <= first.at_ms + _CLOCK_TOLERANCE_MS:
+            ended_at_ms, index = heappop(ended)
+            max_pause_ms = max(_MAX_PAUSE_MS, 2 * (joined[index][-1].retry_after_ms or 0.0))
+            if first.at_ms - ended_at_ms <= max_pause_ms:  # else it is no retry of this one
+                chain_index = index
+                break
         if chain_index is None:
             chain_index = len(joined)
             joined.append([])
-        joined[chain_index].extend(chain)
-        last_label = label(chain[-1])
-        if last_label is not None and chain[-1].needs_retry:
-            heappush(ended_chains[last_label], (chain[-1].ended_at_ms, chain_index))
+        joined[chain_index] += chain
+        last_label = label(last)
+        if last_label is not None and last.needs_retry:
+            heappush(ended_chains[last_label], (last.ended_at_ms, chain_index))
     return joined
-
-
-def _pop_ended_chain_index(
-    ended_chains: list[tuple[float, int]],
-    chains: Sequence[Sequence[JournalEntry]],
-    attempt: JournalEntry,
-) -> int | None:
-    """Pops the index of the chain that ended first, before this attempt; None without one.
-
-    Chains that ended too long ago are dropped: this attempt is no retry of theirs.
-    """
-    while ended_chains and ended_chains[0][0] <= attempt.at_ms + _CLOCK_TOLERANCE_MS:
-        ended_at_ms, chain_index = heappop(ended_chains)
-        max_pause_ms = max(_MAX_PAUSE_MS, 2 * (chains[chain_index][-1].retry_after_ms or 0.0))
-        if attempt.at_ms - ended_at_ms <= max_pause_ms:
-            return chain_index
-    return None

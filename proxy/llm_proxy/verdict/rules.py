@@ -256,6 +256,10 @@ def _finding_of_use(
     return VerdictFinding(level, message, evidence_of_use(chain, used_attempts))
 
 
+def _unnoticed(chain: RetryChain, level: FindingLevel, message: str) -> VerdictFinding:
+    return VerdictFinding(level, message, (attempt_evidence(chain.last_attempt, None),))
+
+
 def _is_disguised_failure(attempt: JournalEntry) -> bool:
     """Whether the response was replaced by something else that has a success status."""
     is_replaced = attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None
@@ -284,11 +288,11 @@ def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
         return None
     # Without streaming, half a document cannot be parsed at all.
     can_pass_as_complete = last.streams or _is_disguised_failure(last)
-    return VerdictFinding(
+    return _unnoticed(
+        chain,
         FindingLevel.WARNING if can_pass_as_complete else FindingLevel.NOTE,
         "an answer that was not whole was not asked for again, and nothing shows that it "
         "was noticed",
-        (attempt_evidence(last, None),),
     )
 
 
@@ -321,11 +325,11 @@ def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
     read_on_ms = 0.0 if fault is None else last.ms - fault.at_ms
     if last.ending != ENDING_SENT or not last.streams or read_on_ms < _MIN_READ_ON_MS:
         return None
-    return VerdictFinding(
+    return _unnoticed(
+        chain,
         FindingLevel.WARNING,
         f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "
         "end, and did not ask again",
-        (attempt_evidence(last, None),),
     )
 
 
@@ -340,11 +344,11 @@ def _judge_failed_responses(chain: RetryChain) -> VerdictFinding | None:
     last = chain.last_attempt
     if not _has_error_event(last) or last.ending != ENDING_SENT:
         return None
-    return VerdictFinding(
+    return _unnoticed(
+        chain,
         FindingLevel.NOTE,
         "the provider's error amid an answer was not asked again after, and nothing shows "
         "that it was noticed",
-        (attempt_evidence(last, None),),
     )
 
 

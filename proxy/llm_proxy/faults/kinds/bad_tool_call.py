@@ -13,7 +13,7 @@ Anthropic and Bedrock).  A live response is buffered to its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,6 +34,7 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.turns import FinishReason, Json, Reasoning, ToolCall, ToolResult, Turn
 
+_CORRUPTIONS: Final = ("json", "name", "missing")
 _VALID_CALL_TURN: Final = Turn((ToolCall("", "f", "{}"),), finish=FinishReason.TOOL_CALLS)
 
 
@@ -59,12 +60,12 @@ def _bad_tool_call(how: str) -> Mechanism:
             for part_index, part in enumerate(turn.parts):
                 if isinstance(part, ToolCall) and _is_executed_by_client(part, turn):
                     parts = list(turn.parts)
-                    parts[part_index] = _CORRUPTIONS[how](part, tools)
+                    parts[part_index] = _corrupt_call(how, part, tools)
                     turns[turn_index] = replace(turn, parts=tuple(parts))
                     return reencoding.inject_replacement(position, turns)
         # The first tool that has a schema, else the first.
         tool = next((tool for tool in tools if tool.parameters_schema is not None), tools[0])
-        call = _CORRUPTIONS[how](ToolCall("", tool.name, "{}"), tools)
+        call = _corrupt_call(how, ToolCall("", tool.name, "{}"), tools)
         reasoning = [part for part in turns[0].parts if isinstance(part, Reasoning)]
         turns[0] = replace(
             turns[0],
@@ -106,25 +107,21 @@ def _parse_arguments(call: ToolCall) -> dict[str, Json] | None:
     return dict(value) if isinstance(value, dict) else None
 
 
-def _with_truncated_arguments(call: ToolCall, _tools: Sequence[ToolDefinition]) -> ToolCall:
-    """The call with half of its arguments: no proper prefix of a JSON object is valid."""
-    arguments = call.arguments.strip()
-    return replace(call, arguments=arguments[: max(len(arguments) // 2, 1)] or "{")
+def _corrupt_call(how: str, call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
+    """Corrupts a call, given the tools that the request offers.
 
-
-def _with_unknown_name(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
-    offered_names = {tool.name for tool in tools}
-    suffix_number = 2
-    while (name := f"{call.name}_v{suffix_number}") in offered_names:
-        suffix_number += 1
-    return replace(call, name=name)
-
-
-def _without_required_argument(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
-    """The call without the first argument that its schema requires.
-
-    A tool without a schema loses its first argument.
+    Raises `FaultNotApplicable` where this corruption is not possible.
     """
+    if how == "json":  # half of the arguments: no proper prefix of a JSON object is valid
+        text = call.arguments.strip()
+        return replace(call, arguments=text[: max(len(text) // 2, 1)] or "{")
+    if how == "name":
+        offered_names = {tool.name for tool in tools}
+        suffix_number = 2
+        while (name := f"{call.name}_v{suffix_number}") in offered_names:
+            suffix_number += 1
+        return replace(call, name=name)
+    # The first argument that the schema requires, or the first one of a tool without a schema.
     arguments = _parse_arguments(call) or {}
     schema = next((tool.parameters_schema for tool in tools if tool.name == call.name), None)
     candidate_names = (
@@ -138,17 +135,6 @@ def _without_required_argument(call: ToolCall, tools: Sequence[ToolDefinition]) 
     removed_name = next((name for name in required_names if name in arguments), required_names[0])
     arguments.pop(removed_name, None)
     return replace(call, arguments=lenient_json.compact_json(arguments))
-
-
-_CORRUPTIONS: Final[Mapping[str, Callable[[ToolCall, Sequence[ToolDefinition]], ToolCall]]] = {
-    "json": _with_truncated_arguments,
-    "name": _with_unknown_name,
-    "missing": _without_required_argument,
-}
-"""What corrupts a call, given the tools that the request offers, by the argument `how`.
-
-Raises `FaultNotApplicable` where this corruption is not possible.
-"""
 
 
 def _parse_how(text: str) -> str:

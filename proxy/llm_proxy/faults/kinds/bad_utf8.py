@@ -9,28 +9,26 @@ place.  Not applicable to a message without a string, such as `[DONE]`.
 
 from __future__ import annotations
 
-from llm_proxy.actions import Send
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     FaultKind,
     FaultNotApplicable,
-    InjectedActions,
-    OneShot,
     StreamPosition,
+    edit_messages,
 )
 from llm_proxy.framing.message_edits import insert_invalid_utf8
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 
-def _insert_invalid_byte(position: StreamPosition) -> InjectedActions:
+def _insert_invalid_byte(position: StreamPosition) -> list[bytes]:
     turns = reencoding.decode_turns(position, position.taken_messages)
     texts = {_part_text(part) for turn in turns for part in turn.parts} - {""}
     corrupted = insert_invalid_utf8(position.codec, position.taken_messages[0], frozenset(texts))
     if corrupted is None:
         raise FaultNotApplicable("the message has no text")
-    return InjectedActions((Send(corrupted),))
+    return [corrupted]
 
 
 def _part_text(part: Part) -> str:
@@ -47,7 +45,7 @@ KIND = FaultKind(
     "bad-utf8",
     FaultEffect.MALFORMED,
     "a text holds a byte that is no UTF-8",
-    lambda: OneShot(_insert_invalid_byte, taken_message_count=1, changes_length=True),
+    lambda: edit_messages(_insert_invalid_byte),
     allowed_locations=MESSAGE_LOCATIONS,
     example="bad-utf8,after=2",
 )

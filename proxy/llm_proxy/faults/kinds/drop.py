@@ -15,16 +15,15 @@ from llm_proxy.faults.kind import (
     STREAM_CODECS,
     FaultArgument,
     FaultKind,
-    InjectedActions,
     Mechanism,
-    OneShot,
+    edit_messages,
 )
 
 
 def _drop(count: int) -> Mechanism:
     if count < 1:
         raise ValueError("count must be 1 or more")
-    return OneShot(lambda _: InjectedActions(), taken_message_count=count, changes_length=True)
+    return edit_messages(lambda _: (), count)
 
 
 KIND = FaultKind(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy import unit_parsers
-from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
@@ -20,12 +19,11 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultKind,
     FaultNotApplicable,
-    InjectedActions,
     Mechanism,
-    OneShot,
     StreamPosition,
+    edit_messages,
 )
-from llm_proxy.framing.message_edits import rearrange_messages
+from llm_proxy.faults.kinds.reorder import taken_in_order
 
 _MAX_COPIES: Final = 10_000
 _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024
@@ -36,20 +34,14 @@ def _duplicate(count: int) -> Mechanism:
     if not 1 <= count <= _MAX_COPIES:
         raise ValueError(f"count must be from 1 to {_MAX_COPIES}")
 
-    def repeat_message(position: StreamPosition) -> InjectedActions:
+    def repeat_message(position: StreamPosition) -> list[bytes]:
         if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
             raise FaultNotApplicable(
                 f"so many copies would have more than {_MAX_COPIED_BYTES} bytes"
             )
-        try:
-            messages = rearrange_messages(
-                position.codec, position.taken_messages, [0] * (1 + count)
-            )
-        except ValueError as error:
-            raise FaultNotApplicable(str(error)) from None
-        return InjectedActions(tuple(map(Send, messages)))
+        return taken_in_order(position, [0] * (1 + count))
 
-    return OneShot(repeat_message, taken_message_count=1, changes_length=True)
+    return edit_messages(repeat_message)
 
 
 KIND = FaultKind(

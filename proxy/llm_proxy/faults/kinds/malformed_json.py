@@ -9,27 +9,17 @@ message.
 
 from __future__ import annotations
 
-from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import (
-    MESSAGE_LOCATIONS,
-    FaultKind,
-    InjectedActions,
-    OneShot,
-    StreamPosition,
-)
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, edit_messages
 from llm_proxy.framing.message_edits import truncate_json
-
-
-def _truncate_json(position: StreamPosition) -> InjectedActions:
-    return InjectedActions((Send(truncate_json(position.codec, position.taken_messages[0])),))
-
 
 KIND = FaultKind(
     "malformed-json",
     FaultEffect.MALFORMED,
     "the JSON of a message stops in the middle",
-    lambda: OneShot(_truncate_json, taken_message_count=1, changes_length=True),
+    lambda: edit_messages(
+        lambda position: [truncate_json(position.codec, position.taken_messages[0])]
+    ),
     allowed_locations=MESSAGE_LOCATIONS,
     example="malformed-json,after=2",
 )

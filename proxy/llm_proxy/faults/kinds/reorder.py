@@ -9,35 +9,39 @@ numbers, indexes and the order of block starts and ends.
 
 from __future__ import annotations
 
-from llm_proxy.actions import Send
+from collections.abc import Sequence
+
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
     FaultKind,
     FaultNotApplicable,
-    InjectedActions,
-    OneShot,
     StreamPosition,
+    edit_messages,
 )
 from llm_proxy.framing.message_edits import rearrange_messages
 
 
-def _swap_messages(position: StreamPosition) -> InjectedActions:
-    if len(position.taken_messages) < 2:  # a swap needs two
-        raise FaultNotApplicable("there was but one message behind it")
+def taken_in_order(position: StreamPosition, order: Sequence[int]) -> list[bytes]:
+    """The messages that were taken, in this order of their indexes, which may repeat."""
     try:
-        messages = rearrange_messages(position.codec, position.taken_messages, (1, 0))
+        return rearrange_messages(position.codec, position.taken_messages, order)
     except ValueError as error:
         raise FaultNotApplicable(str(error)) from None
-    return InjectedActions(tuple(map(Send, messages)))
+
+
+def _swap_messages(position: StreamPosition) -> list[bytes]:
+    if len(position.taken_messages) < 2:  # a swap needs two
+        raise FaultNotApplicable("there was but one message behind it")
+    return taken_in_order(position, (1, 0))
 
 
 KIND = FaultKind(
     "reorder",
     FaultEffect.ALTERED,
     "two messages change places",
-    lambda: OneShot(_swap_messages, taken_message_count=2, changes_length=True),
+    lambda: edit_messages(_swap_messages, 2),
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,
     example="reorder,after=2",
