@@ -18,7 +18,7 @@ from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
-from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.fault_record import FaultEffect as FaultEffect  # noqa: PLC0414 # exported: kinds need it
 
 ALL_MESSAGES: Final = 2**62
 """The `taken_message_count` of a fault that takes all remaining messages."""

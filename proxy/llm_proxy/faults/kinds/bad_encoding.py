@@ -13,8 +13,13 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.exchange import ResponseHead, header_value
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FRAMINGS_WITH_BODY, FaultKind, HeadTransform, Transform
+from llm_proxy.faults.kind import (
+    FRAMINGS_WITH_BODY,
+    FaultEffect,
+    FaultKind,
+    HeadTransform,
+    Transform,
+)
 
 _NAME: Final = "Content-Encoding"
 

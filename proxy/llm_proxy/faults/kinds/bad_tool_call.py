@@ -21,10 +21,10 @@ from llm_proxy.conversation import ToolDefinition
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_MESSAGES,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,

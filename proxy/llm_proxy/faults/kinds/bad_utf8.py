@@ -10,9 +10,9 @@ place.  Not applicable to a message without a string, such as `[DONE]`.
 from __future__ import annotations
 
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     StreamPosition,

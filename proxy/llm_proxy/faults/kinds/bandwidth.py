@@ -16,11 +16,11 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     ActionTransform,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     Transform,
 )

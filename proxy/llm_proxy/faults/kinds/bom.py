@@ -15,11 +15,11 @@ from dataclasses import replace
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults import framed_message_contents
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_CODECS,
     FRAMINGS_WITH_BODY,
     ActionTransform,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     StreamPosition,

@@ -11,8 +11,7 @@ connection is closed before any response, and no real response is fetched.
 from __future__ import annotations
 
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import ALL_LOCATIONS, FaultKind
+from llm_proxy.faults.kind import ALL_LOCATIONS, FaultEffect, FaultKind
 from llm_proxy.faults.kinds.reset import connection_abort
 
 KIND = FaultKind(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from llm_proxy import framing, unit_parsers
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     ActionTransform,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     Mechanism,
     StreamPosition,

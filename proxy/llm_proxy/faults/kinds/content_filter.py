@@ -11,8 +11,7 @@ token for four characters.  Not applicable where the provider has no such finish
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultEffect, FaultKind
 from llm_proxy.faults.reencoding import truncation_mechanism
 from llm_proxy.turns import FinishReason
 

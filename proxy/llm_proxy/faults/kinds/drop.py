@@ -9,11 +9,11 @@ Shows whether a client checks sequence numbers, identifiers and block ends.
 from __future__ import annotations
 
 from llm_proxy import unit_parsers
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     Mechanism,
     edit_messages,

@@ -9,9 +9,9 @@ nothing, and return a response without text.  Not applicable to a response witho
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AfterBytes,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,

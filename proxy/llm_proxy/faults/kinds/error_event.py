@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     Mechanism,

@@ -11,8 +11,7 @@ finish reason take the half for the whole.  Usage is estimated: one token for fo
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultEffect, FaultKind
 from llm_proxy.faults.reencoding import truncation_mechanism
 from llm_proxy.turns import FinishReason
 

@@ -11,10 +11,10 @@ applicable to a whole body, which `truncate` cuts.
 from __future__ import annotations
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

@@ -10,10 +10,10 @@ closed, too early.  Clients whose timeout covers only the head keep waiting.
 from __future__ import annotations
 
 from llm_proxy import unit_parsers
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AfterBytes,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

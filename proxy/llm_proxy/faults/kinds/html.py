@@ -14,8 +14,7 @@ from typing import Final
 
 from llm_proxy.actions import Begin, Send
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, Mechanism, ReplaceResponse
+from llm_proxy.faults.kind import FaultArgument, FaultEffect, FaultKind, Mechanism, ReplaceResponse
 
 _REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_CODES: Final = frozenset(range(200, 600)) - {204, 205, 304}

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     FaultArgument,
     FaultContext,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.actions import Abort, SendRaw
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

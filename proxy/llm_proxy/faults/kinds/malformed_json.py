@@ -9,8 +9,7 @@ message.
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, edit_messages
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultEffect, FaultKind, edit_messages
 from llm_proxy.framing.message_edits import truncate_json
 
 KIND = FaultKind(

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from llm_proxy import unit_parsers
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, ReplaceResponse
+from llm_proxy.faults.kind import FaultArgument, FaultEffect, FaultKind, ReplaceResponse
 
 KIND = FaultKind(
     "overloaded",

@@ -23,10 +23,10 @@ from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.error_responses import http_error_response
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
+    FaultEffect,
     FaultKind,
     HeadTransform,
     Mechanism,

@@ -15,8 +15,7 @@ from typing import Any, Final
 from llm_proxy.actions import Burst
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultContext, FaultKind, Mechanism, ReplaceResponse
+from llm_proxy.faults.kind import FaultContext, FaultEffect, FaultKind, Mechanism, ReplaceResponse
 
 TOO_MANY_REQUESTS: Final = 429
 _DEFAULT_RETRY_DELAY_MS: Final = 1000.0

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_MESSAGES,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     Mechanism,

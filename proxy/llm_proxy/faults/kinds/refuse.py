@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
+    FaultEffect,
     FaultKind,
     MeteredFault,
     ReplaceResponse,

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     StreamPosition,

@@ -10,9 +10,9 @@ location, the reset comes before any response, and no real response is fetched.
 from __future__ import annotations
 
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

@@ -10,9 +10,9 @@ does not.  Not applicable to a body of a declared length, which ends with its la
 from __future__ import annotations
 
 from llm_proxy.actions import Action, Burst, Wait
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ActionTransform,
+    FaultEffect,
     FaultKind,
     StreamPosition,
     Transform,

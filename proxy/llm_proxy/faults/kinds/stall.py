@@ -10,10 +10,10 @@ connection or the longest silence (`--silence`) is over and the proxy closes it.
 from __future__ import annotations
 
 from llm_proxy import unit_parsers
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     Mechanism,

@@ -16,10 +16,10 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Send, Wait
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     FaultArgument,
+    FaultEffect,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,

@@ -9,9 +9,9 @@ HTTP is valid: only the provider's own terminator is missing (`[DONE]`, `message
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
+    FaultEffect,
     FaultKind,
     InjectedActions,
     OneShot,

@@ -15,8 +15,14 @@ from dataclasses import replace
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Burst
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, HeadTransform, Mechanism, Transform
+from llm_proxy.faults.kind import (
+    FaultArgument,
+    FaultEffect,
+    FaultKind,
+    HeadTransform,
+    Mechanism,
+    Transform,
+)
 
 
 def _wrong_length(by: int) -> Mechanism:
