@@ -28,6 +28,16 @@ _REQUEST: Final = re.compile(
 )
 
 
+CLIENTS: Final = {
+    "claude-code": "Claude Code",
+    "codex": "Codex CLI",
+    "langchain": "LangChain",
+    "pydantic-ai": "Pydantic AI",
+    "ai-sdk": "Vercel's AI SDK",
+}
+"""The clients of the presets, as the page names them."""
+
+
 @dataclass(frozen=True)
 class Example:
     """Requests of the page, and whether it states that their keys are the same or differ."""
@@ -100,8 +110,8 @@ def test_every_rule_has_its_section_and_its_row(name: str) -> None:
 
 def test_every_preset_has_its_row() -> None:
     rows = [
-        f"| `{preset.name}` | {preset.client} | "
-        f"{', '.join(f'`{step.name}`' for step in preset.rules)} |"
+        f"| `{preset.name}` | {CLIENTS[preset.name]} | "
+        f"{', '.join(f'`{step.name}`' for step in preset.preset_rules)} |"
         for preset in PRESETS.values()
     ]
     section = PAGE.split("## Presets")[1].split("\n## ")[0]

@@ -468,12 +468,8 @@ class RewriterChain:
 
         In ms since the request was read in full.
         """
-        trigger_times_ms = [
-            trigger_ms
-            for rewriter in self.rewriters
-            if (trigger_ms := rewriter.trigger_at_ms) is not None
-        ]
-        return min(trigger_times_ms, default=None)
+        trigger_times_ms = [rewriter.trigger_at_ms for rewriter in self.rewriters]
+        return min((time_ms for time_ms in trigger_times_ms if time_ms is not None), default=None)
 
     def feed(self, actions: Sequence[Action]) -> list[Action]:
         """The actions that replace these.  Raises `RewritingTooExpensive`.

@@ -6,7 +6,6 @@ contains that half as a message of the model.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
@@ -51,7 +50,7 @@ class SpoiledResponses:
     """The spoiled responses of a run, by session and text."""
 
     def __init__(self) -> None:
-        self.request_numbers: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.request_numbers: dict[tuple[str, str], int] = {}
         """By session and text, the number of the request whose spoiled response has this text."""
 
     def has_spoiled_response(self, session: str) -> bool:
@@ -71,7 +70,7 @@ class SpoiledResponses:
         elif text:
             self.request_numbers[session, text] = request_number
             if len(self.request_numbers) > _MAX_REMEMBERED:
-                self.request_numbers.popitem(last=False)
+                del self.request_numbers[next(iter(self.request_numbers))]
 
     def forget_session(self, session: str) -> None:
         """Forgets the spoiled responses of this session."""

@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -115,13 +115,16 @@ def _map_values(value: Json, change: ChangeValue, name: str) -> Json:
             return change(value, name)
 
 
-WHITESPACE: Final = NormaliserDefinition(
+def _normaliser(name: str, version: int, normalize_document: ApplyRule) -> NormaliserDefinition:
+    """A normaliser without an argument."""
+    return NormaliserDefinition(name, version, lambda _argument: normalize_document)
+
+
+WHITESPACE: Final = _normaliser(
     "whitespace",
     1,
-    lambda _argument: (
-        lambda document: NormalizedDocument(
-            map_body_texts(document, lambda text: " ".join(text.split()))
-        )
+    lambda document: NormalizedDocument(
+        map_body_texts(document, lambda text: " ".join(text.split()))
     ),
 )
 """Collapses runs of white space."""
@@ -141,7 +144,7 @@ def _normalize_uuids(document: KeyDocument) -> NormalizedDocument:
     return NormalizedDocument(document, aliases.value_by_alias())
 
 
-UUIDS: Final = NormaliserDefinition("uuids", 1, lambda _argument: _normalize_uuids)
+UUIDS: Final = _normaliser("uuids", 1, _normalize_uuids)
 """Replaces UUIDs by positional aliases."""
 
 
@@ -284,10 +287,8 @@ def _is_named_epoch_time(name: str, number: float) -> bool:
     return bool(words) and (words[-1] == "at" or not _TIME_WORDS.isdisjoint(words))
 
 
-TIMESTAMPS: Final = NormaliserDefinition(
-    "timestamps",
-    1,
-    lambda _argument: lambda document: NormalizedDocument(map_body_values(document, _mask_time)),
+TIMESTAMPS: Final = _normaliser(
+    "timestamps", 1, lambda document: NormalizedDocument(map_body_values(document, _mask_time))
 )
 """Replaces dates and times by one placeholder.
 
@@ -366,7 +367,7 @@ def _text_replacer(alias_by_id: Mapping[str, str]) -> Callable[[str], str]:
     return replace_in_text
 
 
-CALL_IDS: Final = NormaliserDefinition("call-ids", 1, lambda _argument: _normalize_call_ids)
+CALL_IDS: Final = _normaliser("call-ids", 1, _normalize_call_ids)
 """Replaces ids of calls and messages by positional aliases.
 
 The dialect lists the paths of ids.  An id found there is replaced wherever it occurs again: within
@@ -418,60 +419,55 @@ _MAX_FOLDERS: Final = 100
 """The most folders of each kind that get an alias; each costs a search."""
 
 
-@dataclass(slots=True)
-class _FoundFolders:
-    """The folders found in a document, in the order of occurrence (dicts as ordered sets)."""
-
-    working_folders: dict[str, None] = field(default_factory=dict)
-    temporary_folders: dict[str, None] = field(default_factory=dict)
-    home_folders: dict[str, None] = field(default_factory=dict)
-
-    def collect_from(self, text: str) -> str:
-        """Collect the folders in a text; returns it unchanged, to be used as a mapping."""
-        for match in _WORKING_FOLDER.finditer(text):
-            folder = _collapse_backslashes(
-                match[match.lastindex or 0].partition(" (")[0].rstrip()
-            ).rstrip("/\\.")
-            if value_finder.looks_like_path(folder):  # not a root: that is part of every path
-                self.working_folders[folder] = None
-        for match in _TEMPORARY_FOLDER.finditer(text):
-            self.temporary_folders[match[0]] = None
-        for match in _HOME_FOLDER.finditer(text):
-            self.home_folders[_collapse_backslashes(match[0])] = None
-        for match in islice(_HOME_SUBFOLDER.finditer(text), _MAX_FOLDERS):
-            before = text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()]
-            quoted = _QUOTED_PATH.search(before)
-            candidate = _PATH_DELIMITER.split(before)[-1] if quoted is None else quoted[1]
-            if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(before):
-                self.home_folders[_collapse_backslashes(candidate).rstrip("\\/")] = None
-        return text
-
-    def kind_by_folder(self) -> dict[str, str]:
-        """The kind of every folder, by its path; longest first."""
-        slugs = [
-            slug
-            for text in self.working_folders
-            if value_finder.is_distinctive(slug := _NON_ALPHANUMERIC.sub("-", text))
-        ]
-        kinds: dict[str, str] = {}
-        for label, folders in (
-            ("cwd", self.working_folders), ("cwd-slug", slugs), ("folder", self.temporary_folders),
-            ("home", self.home_folders),
-        ):  # fmt: skip
-            for folder in list(folders)[:_MAX_FOLDERS]:
-                kinds.setdefault(folder, label)
-        return dict(sorted(kinds.items(), key=lambda values: len(values[0]), reverse=True))
-
-
 def _collapse_backslashes(folder: str) -> str:
     r"""A folder with single backslashes: JSON within a text doubles them."""
     return _REPEATED_BACKSLASH.sub(r"\\", folder)
 
 
+def _kind_by_folder(document: KeyDocument) -> dict[str, str]:
+    """The kind of every folder in a document, by its path; longest first."""
+    # In the order of occurrence: dicts as ordered sets.
+    working_folders: dict[str, None] = {}
+    temporary_folders: dict[str, None] = {}
+    home_folders: dict[str, None] = {}
+
+    def collect_folders(text: str) -> str:
+        for match in _WORKING_FOLDER.finditer(text):
+            folder = _collapse_backslashes(
+                match[match.lastindex or 0].partition(" (")[0].rstrip()
+            ).rstrip("/\\.")
+            if value_finder.looks_like_path(folder):  # not a root: that is part of every path
+                working_folders[folder] = None
+        for match in _TEMPORARY_FOLDER.finditer(text):
+            temporary_folders[match[0]] = None
+        for match in _HOME_FOLDER.finditer(text):
+            home_folders[_collapse_backslashes(match[0])] = None
+        for match in islice(_HOME_SUBFOLDER.finditer(text), _MAX_FOLDERS):
+            before = text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()]
+            quoted = _QUOTED_PATH.search(before)
+            candidate = _PATH_DELIMITER.split(before)[-1] if quoted is None else quoted[1]
+            if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(before):
+                home_folders[_collapse_backslashes(candidate).rstrip("\\/")] = None
+        return text
+
+    map_body_texts(document, collect_folders)
+    slugs = [
+        slug
+        for text in working_folders
+        if value_finder.is_distinctive(slug := _NON_ALPHANUMERIC.sub("-", text))
+    ]
+    kinds: dict[str, str] = {}
+    for label, folders in (
+        ("cwd", working_folders), ("cwd-slug", slugs), ("folder", temporary_folders),
+        ("home", home_folders),
+    ):  # fmt: skip
+        for folder in list(folders)[:_MAX_FOLDERS]:
+            kinds.setdefault(folder, label)
+    return dict(sorted(kinds.items(), key=lambda values: len(values[0]), reverse=True))
+
+
 def _replace_folders(document: KeyDocument) -> NormalizedDocument:
-    found = _FoundFolders()
-    map_body_texts(document, found.collect_from)
-    kind_by_folder = found.kind_by_folder()
+    kind_by_folder = _kind_by_folder(document)
     if not kind_by_folder:
         return NormalizedDocument(document)
     # JSON within a text doubles backslashes.
@@ -495,7 +491,7 @@ def _replace_folders(document: KeyDocument) -> NormalizedDocument:
     return NormalizedDocument(document, value_by_alias)
 
 
-PATHS: Final = NormaliserDefinition("paths", 1, lambda _argument: _replace_folders)
+PATHS: Final = _normaliser("paths", 1, _replace_folders)
 r"""Replaces the client's working, temporary and home folders.
 
 Three kinds of folder get an alias, the same wherever they occur: the working folder, as clients

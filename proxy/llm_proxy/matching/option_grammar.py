@@ -91,7 +91,7 @@ def _build_rule(name: str, argument: str | None) -> NormaliserRule:
     if (preset := PRESETS.get(name)) is not None:
         if argument is not None:
             raise UsageError(f"{name} is a preset and takes no argument: write {name} alone")
-        return preset.combined_rule()
+        return preset
     definition = NORMALISERS.get(name)
     if definition is None:
         hint = name_hint(name, (*NORMALISERS, *PRESETS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
@@ -43,35 +43,22 @@ _HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
 """The members of a body that hold messages and tool results."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """The combination of rules that one client needs."""
+def _preset(name: str, version: int, *client_rules: NormaliserRule) -> NormaliserRule:
+    """All rules that one client needs, as one rule.
 
-    name: str
-    version: int
-    """Incremented whenever it normalises a document differently than before."""
-    client: str
-    """The client that it is for, as displayed."""
-    client_rules: tuple[NormaliserRule, ...] = ()
-    """The rules for values that only this client sends."""
-
-    @property
-    def rules(self) -> tuple[NormaliserRule, ...]:
-        """All rules, in order."""
-        return (
+    `client_rules` are for values that only this client sends.  `version` is incremented whenever
+    the preset normalises a document differently than before.
+    """
+    rules = RuleSet(
+        (
             CURRENT_DATE_RULE,
-            *self.client_rules,
+            *client_rules,
             PATHS.make_rule(),
             CALL_IDS.make_rule(),
             UUIDS.make_rule(),
         )
-
-    def combined_rule(self) -> NormaliserRule:
-        """All rules of the preset as one rule."""
-        rules = RuleSet(self.rules)
-        return NormaliserRule(
-            self.name, self.version, rules.normalize_document, preset_rules=rules.rules
-        )
+    )
+    return NormaliserRule(name, version, rules.normalize_document, preset_rules=rules.rules)
 
 
 def _announced_value_rule(
@@ -132,40 +119,34 @@ _LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\
 """Lines that may precede the wall time above the output of a command of Codex."""
 
 _ALL_PRESETS: Final = (
-    # Sends the date, the machine and local folders to the model.
-    Preset(
+    # Claude Code sends the date, the machine and local folders to the model.
+    _preset(
         "claude-code",
         2,
-        "Claude Code",
-        client_rules=(
-            _announced_value_rule(
-                "machine",
-                rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
-                rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
-            ),
+        _announced_value_rule(
+            "machine",
+            rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
+            rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
         ),
     ),
-    # Sends the date, the machine, random chunk ids and durations of commands.
-    Preset(
+    # Codex CLI sends the date, the machine, random chunk ids and durations of commands.
+    _preset(
         "codex",
         2,
-        "Codex CLI",
-        client_rules=(
-            _announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
-            _announced_value_rule(
-                "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_tool_results
-            ),
-            _announced_value_rule(
-                "duration",
-                rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds",
-                map_document=_map_tool_results,
-            ),
+        _announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
+        _announced_value_rule(
+            "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_tool_results
+        ),
+        _announced_value_rule(
+            "duration",
+            rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds",
+            map_document=_map_tool_results,
         ),
     ),
     # These generate ids of messages and calls, and apps send the date.
-    Preset("langchain", 2, "LangChain"),
-    Preset("pydantic-ai", 2, "Pydantic AI"),
-    Preset("ai-sdk", 2, "Vercel's AI SDK"),
+    _preset("langchain", 2),
+    _preset("pydantic-ai", 2),
+    _preset("ai-sdk", 2),
 )
-PRESETS: Final[Mapping[str, Preset]] = {preset.name: preset for preset in _ALL_PRESETS}
+PRESETS: Final[Mapping[str, NormaliserRule]] = {preset.name: preset for preset in _ALL_PRESETS}
 """All presets by name."""
