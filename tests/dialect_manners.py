@@ -131,11 +131,7 @@ MANNERS: Final = (
         for stream in (True, False)
     ),
     *(
-        Manner(
-            f"anthropic{suffix} {'stream' if stream else 'whole'}",
-            _anthropic_request(path, stream=stream),
-        )
-        for suffix, path in (("", "/v1/messages"), (" completion", "/v1/complete"))
+        Manner(f"anthropic {'stream' if stream else 'whole'}", _anthropic_request(stream=stream))
         for stream in (True, False)
     ),
     Manner(

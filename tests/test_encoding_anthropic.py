@@ -1,4 +1,4 @@
-"""Anthropic messages and completions as encoded, compared with what real servers send."""
+"""Anthropic messages as encoded, compared with what real servers send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 import pytest
 
 from anthropic_encoding import (
-    COMPLETION_REQUEST,
     PING_EVENT,
     STREAM_REQUEST,
     WHOLE_REQUEST,
@@ -18,10 +17,10 @@ from anthropic_encoding import (
     reencode_events,
 )
 from anthropic_events import (
-    COMPLETION_STREAM,
     DIALECT,
     TEXT_STREAM,
     TOOLS_STREAM,
+    anthropic_request,
     decode_blocks,
     json_response,
     sse_response,
@@ -60,10 +59,12 @@ def test_thoughts_and_calls_are_encoded_event_for_event_but_for_what_newer_serve
     assert reencode_events(TOOLS_STREAM, STREAM_REQUEST) == expected
 
 
-def test_a_completion_is_encoded_event_for_event() -> None:
-    assert reencode_events(COMPLETION_STREAM, COMPLETION_REQUEST) == event_documents(
-        sse_response(COMPLETION_STREAM)
-    )
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_legacy_completion_is_refused(stream: bool) -> None:
+    request = anthropic_request("/v1/complete", model="claude-2.1", stream=stream)
+
+    with pytest.raises(NotRepresentable, match="no turn on /v1/complete, only on /v1/messages"):
+        DIALECT.encode_response(request, (Turn((Text("Hi"),)),), ENCODE_CONTEXT)
 
 
 def test_a_message_is_encoded_field_for_field() -> None:

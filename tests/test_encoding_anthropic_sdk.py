@@ -210,8 +210,7 @@ def test_every_recorded_answer_round_trips() -> None:
         if not row.wire.startswith(WIRE_PREFIXES):
             continue
         codec = DIALECT.codec_name(row.request, row.head)
-        stream = COMPLETION_REQUEST if "complete" in row.wire else STREAM_REQUEST
-        whole = replace(stream, body=b"{}")
+        stream, whole = STREAM_REQUEST, replace(STREAM_REQUEST, body=b"{}")
         for turn in DIALECT.decode_response(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         ):
@@ -219,6 +218,10 @@ def test_every_recorded_answer_round_trips() -> None:
             if turn.failure:
                 counts["errors"] += 1
                 assert _round_trip(turn, whole) == turn, row.id
+            elif "complete" in row.wire:
+                counts["legacy"] += 1
+                with pytest.raises(NotRepresentable, match="only on /v1/messages"):
+                    DIALECT.encode_response(COMPLETION_REQUEST, (turn,), ENCODE_CONTEXT)
             elif turn.finish is None:
                 counts["cut"] += 1
                 expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
@@ -232,4 +235,4 @@ def test_every_recorded_answer_round_trips() -> None:
                 assert _with_sorted_metadata(_round_trip(turn, whole)) == _with_sorted_metadata(
                     _with_compact_arguments(turn)
                 ), row.id
-    assert counts == {"turns": 238, "errors": 24, "cut": 1}
+    assert counts == {"turns": 238, "errors": 24, "legacy": 9, "cut": 1}

@@ -1,4 +1,4 @@
-"""The event order of Anthropic streams, errors within them, and the legacy completions API."""
+"""The event order of Anthropic streams and errors within them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anthropic_encoding import (
-    COMPLETION_REQUEST,
     PING_EVENT,
     STREAM_REQUEST,
     VERTEX_REQUEST,
@@ -22,7 +21,6 @@ from anthropic_encoding import (
 from anthropic_events import DIALECT
 from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES
 from llm_proxy.dialects.base import ConvertedResponseTurns
-from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Citation,
@@ -64,22 +62,14 @@ def test_an_empty_message_has_no_blocks_and_no_ping() -> None:
     assert event_types(encode_events()) == ["message_start", "message_delta", "message_stop"]
 
 
-def test_a_completion_of_one_piece_has_no_ping() -> None:
-    assert event_types(encode_events(Text("Hi"), request=COMPLETION_REQUEST)) == ["completion"]
-    assert event_types(encode_events(request=COMPLETION_REQUEST)) == ["completion"]
-
-
 def test_ids_are_made_as_each_api_makes_them() -> None:
-    (vertex, *_), (legacy, *_), (plain, *_) = (
-        encode_events(Text("Hi"), request=item)
-        for item in (VERTEX_REQUEST, COMPLETION_REQUEST, STREAM_REQUEST)
+    (vertex, *_), (plain, *_) = (
+        encode_events(Text("Hi"), request=item) for item in (VERTEX_REQUEST, STREAM_REQUEST)
     )
 
     assert vertex["message"]["id"].startswith("msg_vrtx_")
     assert vertex["message"]["model"] == "m"
     assert plain["message"]["id"].startswith("msg_")
-    assert legacy["id"] == legacy["log_id"]
-    assert legacy["id"].startswith("compl_")
 
 
 USAGE: Final = Usage(input=9, output=40, cache_read=3, reasoning=7, total=52)
@@ -159,10 +149,6 @@ def test_an_error_ends_a_stream() -> None:
 
 def test_an_error_before_any_content_follows_the_start_event() -> None:
     assert event_types(encode_events(failure=BUSY)) == ["message_start", "error"]
-    assert event_types(encode_events(failure=BUSY, request=COMPLETION_REQUEST)) == [
-        "completion",
-        "error",
-    ]
 
 
 def test_an_error_without_a_message_has_the_default_of_its_type() -> None:
@@ -183,33 +169,6 @@ def test_the_id_of_a_request_that_failed_is_kept() -> None:
     assert encode_events(failure=BUSY, metadata=(("request_id", 5),))[-1]["request_id"].startswith(
         "req_"
     )
-
-
-@pytest.mark.parametrize(
-    ("finish", "raw"),
-    [
-        (None, "stop_sequence"),
-        (FinishReason.LENGTH, "max_tokens"),
-        (FinishReason.REFUSAL, "stop_sequence"),
-    ],
-)
-def test_a_completion_has_its_own_stop_reasons(finish: FinishReason | None, raw: str) -> None:
-    assert (
-        encode_events(Text("Hi"), finish=finish, request=COMPLETION_REQUEST)[-1]["stop_reason"]
-        == raw
-    )
-
-
-def test_a_completion_can_hold_only_text() -> None:
-    turn = Turn((Reasoning("Hm"), Text("No"), Refusal(": never.")), usage=USAGE)
-    converted = DIALECT.representable_turns(COMPLETION_REQUEST, (turn,), ENCODE_CONTEXT)
-
-    assert converted.turns[0].parts == (Text("No: never."),)
-    assert {"reasoning", "that a refusal is one", "usage input"} <= set(converted.losses)
-    with pytest.raises(NotRepresentable, match="a tool call"):
-        DIALECT.representable_turns(
-            COMPLETION_REQUEST, (Turn((ToolCall("t", "f", "{}"),)),), ENCODE_CONTEXT
-        )
 
 
 def _metadata(kind: str, **more: Json) -> tuple[tuple[str, Json], ...]:

@@ -134,8 +134,6 @@ def test_what_a_dialect_keeps_and_loses_of_rich_turns_is_what_the_table_says(
 _OTHER_FINISHES: Final = {
     ("openai-responses compacted", FinishReason.STOP): None,
     ("openai-responses compacted", FinishReason.LENGTH): None,
-    ("anthropic completion stream", FinishReason.STOP): FinishReason.STOP_SEQUENCE,
-    ("anthropic completion whole", FinishReason.STOP): FinishReason.STOP_SEQUENCE,
 }
 """Finish reasons that a form has no other word for."""
 

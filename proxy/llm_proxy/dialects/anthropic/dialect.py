@@ -13,18 +13,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from math import ceil
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import encoding, json_api, response_encoding
-from llm_proxy.dialects.anthropic import messages, other_responses, request_decoder
+from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
+from llm_proxy.dialects.anthropic import messages
+from llm_proxy.dialects.anthropic.messages import REQUEST_ID
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_text, parse_object, select_metadata
-from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import Errors, WireFormat
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, TokenCounting, Turn
@@ -52,6 +57,37 @@ _MODEL_IN_PATH: Final = re.compile(r"/models/([^/]+?)(?::rawPredict|:streamRawPr
 
 _ENDING_KINDS: Final = frozenset(("message", "message_delta", "completion"))
 """The kinds whose stop reason ends the message; in `message_start` it does not."""
+
+_SAFE_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""A request id that is safe in a header."""
+
+_DEFAULTS: Final = {
+    400: Failure("Invalid request", "invalid_request_error"),
+    401: Failure("invalid x-api-key", "authentication_error"),
+    402: Failure("Billing error", "billing_error"),
+    403: Failure("Permission denied", "permission_error"),
+    404: Failure("Not found", "not_found_error"),
+    408: Failure("Request timed out", "timeout_error"),
+    409: Failure("Conflict", "conflict_error"),
+    413: Failure("Request exceeds the maximum size", "request_too_large"),
+    429: Failure("Rate limited", "rate_limit_error"),
+    503: Failure("Service unavailable", "api_error"),
+    500: Failure("Internal server error", "api_error"),
+    504: Failure("Request timed out", "timeout_error"),
+    529: Failure("Overloaded", "overloaded_error"),
+}
+"""A type's status is the last that has it."""
+
+_ERRORS: Final = Errors(_DEFAULTS, {failure.type: status for status, failure in _DEFAULTS.items()})
+
+_INPUT_FIELDS: Final = ("system", "messages", "tools")
+"""The request fields that the model reads."""
+
+_TEXT_FIELDS: Final = ("text", "thinking", "content", "name", "title", "description")
+_JSON_FIELDS: Final = ("input", "input_schema")
+
+_DEFAULT_PAGE_SIZE: Final = 20
+_MAX_PAGE_SIZE: Final = 1000
 
 
 class Anthropic(Dialect):
@@ -102,12 +138,9 @@ class Anthropic(Dialect):
         body = parse_object(request.body)
         if not body or request.method != "POST" or _COUNT_TOKENS_PATH.search(request.path):
             return None
-        is_legacy = request.path.endswith(_COMPLETION_SUFFIX)
-        return (
-            request_decoder.decode_completion_request(body)
-            if is_legacy
-            else request_decoder.decode_messages_request(body)
-        )
+        if request.path.endswith(_COMPLETION_SUFFIX):
+            return messages.decode_completion_request(body)
+        return messages.decode_request(body)
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with `message_stop`, with a stop reason, or with an error in the stream."""
@@ -140,7 +173,7 @@ class Anthropic(Dialect):
             fields = parse_object(json_api.joined_body(response))
             failure = json_api.decode_http_error(response)
             code = failure.code or messages.decode_failure(fields).code
-            metadata = select_metadata(fields, (other_responses.REQUEST_ID,))
+            metadata = select_metadata(fields, (REQUEST_ID,))
             return (Turn((), failure=replace(failure, code=code), metadata=metadata),)
         decoder = messages.MessagesResponseDecoder()
         if response.codec_name == "sse":
@@ -162,7 +195,7 @@ class Anthropic(Dialect):
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The format from which the SDKs read type and message."""
-        return orjson.dumps(other_responses.error_document(Failure(message, kind)))
+        return orjson.dumps(_error_document(Failure(message, kind)))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A Messages request, with the API version that every client sends."""
@@ -174,39 +207,34 @@ class Anthropic(Dialect):
     def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
-        """That of a message, or on the legacy path of a completion."""
-        stream = self.streams(request)
+        """That of a message."""
         if request.path.endswith(_COMPLETION_SUFFIX):
-            return messages.completion_wire_format(stream=stream)
+            raise NotRepresentable("anthropic tells no turn on /v1/complete, only on /v1/messages")
         is_vertex = _VERTEX_PATH.fullmatch(request.path)
-        return messages.wire_format(stream=stream, id_prefix="msg_vrtx_" if is_vertex else "msg_")
+        id_prefix = "msg_vrtx_" if is_vertex else "msg_"
+        return messages.wire_format(stream=self.streams(request), id_prefix=id_prefix)
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `message_stop` with one `ping`, or one document."""
         [turn] = turns
-        request_id = other_responses.turn_request_id(turn, context)
-        headers = other_responses.common_response_headers(context, request_id)
-        is_completion = request.path.endswith(_COMPLETION_SUFFIX)
+        request_id = _request_id(turn, context)
+        headers = self._common_headers(context, request_id)
         if not self.streams(request):
-            if is_completion:
-                [document] = messages.encode_completion_events(turn, encoding.one_piece)
-            else:
-                document = messages.encode_message(turn, context)
+            document = messages.encode_message(turn, context)
             return response_encoding.json_response(document, headers)
-        if is_completion:
-            events = [*messages.encode_completion_events(turn, context.split_text)]
-            ping_follows = "completion"
-        else:
-            events = [*messages.encode_events(turn, context)]
-            is_vertex = _VERTEX_PATH.fullmatch(request.path)
-            ping_follows = "message_start" if is_vertex else "content_block_start"
+        events = [*messages.encode_events(turn, context)]
+        is_vertex = _VERTEX_PATH.fullmatch(request.path)
+        ping_follows = "message_start" if is_vertex else "content_block_start"
         types = [event["type"] for event in events]
         if ping_follows in types[:-1]:
             events.insert(types.index(ping_follows) + 1, {"type": "ping"})
         if turn.failure:
-            events.append(other_responses.stream_error_event(turn.failure, request_id))
+            status = _ERRORS.statuses.get(turn.failure.type, 500)
+            error = _error_document(_ERRORS.with_defaults(turn.failure, status))
+            error["error"] = {"details": None, **error["error"]}
+            events.append({**error, REQUEST_ID: request_id})
         stream_messages = (
             sse.encode_event(response_encoding.single_line_json(event), event["type"])
             for event in events
@@ -216,12 +244,10 @@ class Anthropic(Dialect):
         )
 
     def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
-        """The error, with the request id of the turn's metadata."""
+        """The error, with the request id of the turn's metadata; by its type, not by its code."""
         failure = turn.failure or Failure("")
-        request_id = other_responses.turn_request_id(turn, context)
-        return other_responses.error_response(
-            other_responses.status_of(failure), failure, context, request_id=request_id
-        )
+        status = _ERRORS.statuses.get(failure.type, 500)
+        return self._error_response(status, failure, context, _request_id(turn, context))
 
     def error_response(
         self,
@@ -231,24 +257,67 @@ class Anthropic(Dialect):
         retry_after: float | None = None,
     ) -> DialectResponse:
         """An error in the format from which the SDKs read type and message."""
-        return other_responses.error_response(status, failure, context, retry_after)
+        headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
+        request_id = _request_id(Turn(()), context)
+        return self._error_response(status, failure, context, request_id, headers)
+
+    def _error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        request_id: str,
+        headers: Headers = (),
+    ) -> DialectResponse:
+        body = {**_error_document(_ERRORS.with_defaults(failure, status)), REQUEST_ID: request_id}
+        all_headers = (*self._common_headers(context, request_id), *headers)
+        return response_encoding.json_response(body, all_headers, status)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """The limits of requests and tokens."""
-        return other_responses.rate_limit_headers(context)
+        """The limits of requests and tokens; none without a quota."""
+        quota = context.account_limits or AccountLimits()
+        return tuple(
+            (f"anthropic-ratelimit-{label}-{name}", value)
+            for label, window in quota.named_windows
+            for name, value in (
+                ("limit", str(window.limit)),
+                ("remaining", str(window.remaining)),
+                ("reset", _rfc3339_timestamp(context.created_unix_s + window.reset_s)),
+            )
+        )
+
+    def _common_headers(self, context: EncodeContext, request_id: str) -> Headers:
+        """The headers of every response: request id and rate limits."""
+        return (("request-id", request_id), *self.rate_limit_headers(context))
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Token counts, the list of models, and one model."""
+        """Token counts, the list of models, and one model.
+
+        Every model exists if `context.models` is empty; an unknown one is HTTP 404.
+        """
         if request.method == "GET":
             name = self.model(request)
-            if name:
-                return other_responses.model_info_response(name, context)
-            return other_responses.models_page_response(request.query, context)
-        if _COUNT_TOKENS_PATH.search(request.path):
-            return other_responses.count_tokens_response(parse_object(request.body), context)
-        return None
+            if name and context.models and name not in context.models:
+                return self.error_response(404, Failure(f"model: {name}"), context)
+            document = (
+                _model_object(name, context) if name else _models_page(request.query, context)
+            )
+        elif _COUNT_TOKENS_PATH.search(request.path):
+            body = parse_object(request.body)
+            text = "".join(
+                text
+                for name in _INPUT_FIELDS
+                for text in estimates_and_fakes.model_input_texts(
+                    body.get(name), _TEXT_FIELDS, _JSON_FIELDS
+                )
+            )
+            document = {"input_tokens": max(1, estimates_and_fakes.estimated_token_count(text))}
+        else:
+            return None
+        headers = self._common_headers(context, _request_id(Turn(()), context))
+        return response_encoding.json_response(document, headers)
 
 
 def _has_version_header(request: Request) -> bool:
@@ -266,3 +335,56 @@ def _parse_event_payload(message: bytes) -> Fields:
     if event.event_type == "error" and not fields.get("error"):
         return {"type": "error", "error": dict(fields) or event.data.decode("utf-8", "replace")}
     return fields if fields.get("type") else {**fields, "type": event.event_type}
+
+
+def _error_document(failure: Failure) -> Document:
+    """The body of an error; its code is in `details.error_code`."""
+    details = {"details": {"error_code": failure.code}} if failure.code else {}
+    return {"type": "error", "error": {**details, "type": failure.type, "message": failure.message}}
+
+
+def _request_id(turn: Turn, context: EncodeContext) -> str:
+    """The request id in a failed turn's metadata, if safe in a header; else a fake one."""
+    value = dict(turn.metadata).get(REQUEST_ID) if turn.failure else None
+    if isinstance(value, str) and _SAFE_REQUEST_ID.fullmatch(value):
+        return value
+    return context.fake_identifier("req_")
+
+
+def _rfc3339_timestamp(unix_s: float) -> str:
+    """A time in s since 1970 (UTC), rounded up to seconds."""
+    return datetime.fromtimestamp(ceil(unix_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _model_object(name: str, context: EncodeContext) -> Document:
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": _rfc3339_timestamp(context.created_unix_s),
+        "lifecycle": "active",
+    }
+
+
+def _models_page(query: str, context: EncodeContext) -> Document:
+    """The page of the model list for `limit`, `before_id` and `after_id` in the query.
+
+    An invalid limit counts as absent.
+    """
+    fields = {name: values[-1] for name, values in parse_qs(query).items()}
+    limit = fields.get("limit", "")
+    requested_size = int(limit) if limit.isdecimal() and len(limit) < len("10000") else 0
+    size = min(requested_size or _DEFAULT_PAGE_SIZE, _MAX_PAGE_SIZE)
+    names, before, after = context.models, fields.get("before_id"), fields.get("after_id")
+    if before in names:
+        candidates = names[: names.index(before)]
+        page = candidates[-size:]
+    else:
+        candidates = names[names.index(after) + 1 :] if after in names else names
+        page = candidates[:size]
+    return {
+        "data": [_model_object(name, context) for name in page],
+        "has_more": len(candidates) > size,
+        "first_id": page[0] if page else None,
+        "last_id": page[-1] if page else None,
+    }

@@ -1,4 +1,4 @@
-"""Decodes and encodes Anthropic messages, whole or as events, and legacy completions.
+"""Decodes and encodes Anthropic messages, whole or as events, and decodes requests.
 
     message_start
     ( content_block_start  content_block_delta*  content_block_stop )*
@@ -7,21 +7,23 @@
 
 `ping` may occur anywhere, and `error` in place of the rest.  A message that continues after a tool
 of the provider called one of the client's comes whole in its `message_start`.  A refusal is no
-block: it is the stop reason, and its text is in `stop_details`.
+block: it is the stop reason, and its text is in `stop_details`.  Legacy completions are decoded,
+and not encoded.
 
 The transport is left to the caller: SSE events, or the frames of Bedrock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import json_api
+from llm_proxy.conversation import Conversation, RequestMessage, Role
+from llm_proxy.dialects import json_api, request_decoding
 from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.anthropic.blocks import TOOL_USE, BlockDecoder
-from llm_proxy.dialects.anthropic.other_responses import REQUEST_ID
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
@@ -50,6 +52,9 @@ from llm_proxy.turns import (
     Usage,
 )
 
+REQUEST_ID: Final = "request_id"
+"""The field of the request's id in an error body; the header is `request-id`."""
+
 _END_TURN: Final = "end_turn"
 _REFUSAL: Final = "refusal"
 """The stop reason of a refusal, and the type of its `stop_details`."""
@@ -68,14 +73,6 @@ _MEANINGS: Final = {
 _FINISH: Final = FinishReasons(
     _MEANINGS,
     {meaning: raw for raw, meaning in _MEANINGS.items()} | {FinishReason.CONTENT_FILTER: _REFUSAL},
-)
-_COMPLETION_FINISH: Final = FinishReasons(
-    _MEANINGS,
-    {
-        FinishReason.STOP: "stop_sequence",
-        FinishReason.STOP_SEQUENCE: "stop_sequence",
-        FinishReason.LENGTH: "max_tokens",
-    },
 )
 
 _USAGE: Final = UsageFields(
@@ -121,8 +118,6 @@ _DECODED_FIELDS: Final = (
 
 _COMPLETION: Final = "completion"
 """The type of a legacy completion and its events, and the field of their text."""
-_COMPLETION_STOP: Final = "stop"
-"""Metadata: the stop sequence that ended a completion."""
 
 MESSAGE_KINDS: Final = frozenset(
     """
@@ -132,10 +127,99 @@ MESSAGE_KINDS: Final = frozenset(
 )
 """The kinds of documents that add to a turn."""
 
+_DEFAULT_MEDIA_TYPES: Final = {"image": "image/*", "document": "*/*"}
+
+_SPEAKER_PREFIX: Final = re.compile(r"(?:\A|\n\n)(Human|Assistant):")
+"""The prefix of each message in a prompt."""
+_ROLES: Final[dict[str, Role]] = {"Human": "user", "Assistant": "assistant"}
+
 _EMPTY_PARTS: Final = (Text(""), Reasoning())
 
 _FAKE_SIGNATURE_CHARS: Final = 52
 """Characters of a fake signature after its prefix of four."""
+
+
+def decode_request(body: Fields) -> Conversation:
+    """The conversation of a Messages request."""
+    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
+    output_config = get_object(body, "output_config")
+    output_format = object_fields(output_config.get("format") or body.get("output_format"))
+    return Conversation(
+        messages,
+        system=request_decoding.request_message(
+            "system", request_decoding.decode_texts(body.get("system"))
+        ).text
+        or request_decoding.first_system_text(messages),
+        tools=tuple(
+            definition
+            for tool in get_objects(body, "tools")
+            for definition in request_decoding.decode_tool(tool, tool.get("input_schema"))
+        ),
+        temperature=request_decoding.decode_number(body.get("temperature")),
+        top_p=request_decoding.decode_number(body.get("top_p")),
+        reasoning_enabled=request_decoding.is_reasoning_enabled(
+            get_object(body, "thinking").get("type")
+        ),
+        wants_signed_reasoning=True,
+        response_schema=request_decoding.response_schema(
+            output_format, output_format.get("schema")
+        ),
+    )
+
+
+def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
+    for message in get_objects(body, "messages"):
+        if role := request_decoding.decode_role(message.get("role")):
+            text = Text(get_string(message, "content"))
+            block_parts = map(_decode_part, get_objects(message, "content"))
+            parts = [text, *(part for part in block_parts if part)]
+            yield request_decoding.request_message(role, parts)
+
+
+def _decode_part(block: Fields) -> Part | None:
+    """The part of a block; blocks that responses have, too, are decoded as there."""
+    match block.get("type"):
+        case "text":
+            return Text(get_string(block, "text"))
+        case "thinking":
+            signature = get_string(block, "signature")
+            return Reasoning(get_string(block, "thinking"), signature or None)
+        case "redacted_thinking":
+            return Reasoning(redacted=get_string(block, "data") or None)
+        case "image" | "document" as kind:  # inline or by URL; a document of type `text` is text
+            source = get_object(block, "source")
+            data = get_string(source, "data")
+            if source.get("type") == "text":
+                return Text(data)
+            media_type = get_string(source, "media_type")
+            url = get_string(source, "url")
+            return Media(media_type or _DEFAULT_MEDIA_TYPES[kind], url=url, base64=data)
+        case "tool_result":  # of a tool of the client
+            return ToolResult(
+                request_decoding.text_or_empty(block.get("tool_use_id")),
+                request_decoding.tool_output_text(block.get("content")),
+                failed=block.get("is_error") is True,
+            )
+        case _:
+            return blocks.decode_block(blocks.BlockDecoder(block, closed=True).block(), {})
+
+
+def decode_completion_request(body: Fields) -> Conversation:
+    """The conversation in a prompt; a prompt without speakers is one user message."""
+    prompt = request_decoding.text_or_empty(body.get("prompt"))
+    preamble, *speaker_pieces = _SPEAKER_PREFIX.split(prompt)
+    turns = list(
+        zip(speaker_pieces[::2], (content.strip() for content in speaker_pieces[1::2]), strict=True)
+    )
+    if turns and turns[-1] == ("Assistant", ""):
+        turns.pop()  # the place of the response
+    messages = [(_ROLES[speaker], text) for speaker, text in turns] or [("user", preamble)]
+    return Conversation(
+        tuple(request_decoding.request_message(role, [Text(text)]) for role, text in messages),
+        system=preamble.strip() if speaker_pieces else "",
+        temperature=request_decoding.decode_number(body.get("temperature")),
+        top_p=request_decoding.decode_number(body.get("top_p")),
+    )
 
 
 def wire_format(
@@ -156,19 +240,6 @@ def wire_format(
         merged=frozenset(),
         id_prefix=id_prefix,
         call_id_prefix=call_id_prefix,
-    )
-
-
-def completion_wire_format(*, stream: bool) -> WireFormat:
-    """What a legacy completion can hold."""
-    return WireFormat(
-        dialect="anthropic's completions",
-        is_streamed=stream,
-        parts=frozenset((Text,)),
-        finish=_COMPLETION_FINISH,
-        usage=UsageFields({}),
-        metadata=(_COMPLETION_STOP, REQUEST_ID),
-        id_prefix="compl_",
     )
 
 
@@ -468,24 +539,3 @@ def _metadata_fields(turn: Turn, names: Sequence[str]) -> Document:
 
 def _extra_usage_of(turn: Turn) -> dict[str, Json]:
     return _extra_usage_fields(get_object(dict(turn.metadata), _EXTRA_USAGE))
-
-
-def encode_completion_events(
-    turn: Turn, split_text: Callable[[str], Iterable[str]]
-) -> Iterator[Document]:
-    """The events of a legacy completion, of which a whole one is one.
-
-    The last has the stop reason, unless the turn failed.
-    """
-    pieces = [*split_text(turn.text)] or [""]
-    for number, piece in enumerate(pieces, 1):
-        is_last = number == len(pieces) and turn.failure is None
-        yield {
-            "type": _COMPLETION,
-            "id": turn.id,
-            _COMPLETION: piece,
-            "stop_reason": turn.finish_raw if is_last else None,
-            "model": turn.model,
-            _COMPLETION_STOP: dict(turn.metadata).get(_COMPLETION_STOP) if is_last else None,
-            "log_id": turn.id,
-        }
