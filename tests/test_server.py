@@ -27,7 +27,7 @@ from llm_proxy.shell.running import proxy as run
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy
 from llm_proxy.shell.server import journal
 from llm_proxy.shell.server.intake import ClientConnection as Intake
-from llm_proxy.shell.server.intake import RequestLimits
+from llm_proxy.shell.server.intake import RequestAdmission
 from raw_http import RawConnection, RawResponse, build_http_request, open_line, send_request
 from stored_cassettes import (
     StoredResponse,
@@ -421,7 +421,7 @@ class TestBodies:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            run, "RequestLimits", functools.partial(RequestLimits, body_idle_timeout_s=0.2)
+            run, "RequestAdmission", functools.partial(RequestAdmission, body_idle_timeout_s=0.2)
         )
         async with proxy("replay", tmp_path) as replaying:
             raw, rest = await _response_and_rest(
@@ -434,7 +434,7 @@ class TestBodies:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            run, "RequestLimits", functools.partial(RequestLimits, body_idle_timeout_s=1.0)
+            run, "RequestAdmission", functools.partial(RequestAdmission, body_idle_timeout_s=1.0)
         )
         async with proxy("replay", tmp_path) as replaying, open_line(replaying.url) as client:
             await client.send(_with_body(b"Content-Length: 6"))

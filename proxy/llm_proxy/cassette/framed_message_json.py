@@ -50,7 +50,10 @@ def encode_message(message: bytes) -> dict[str, Any]:
         line = message.removesuffix(b"\n")
         if _json_round_trips(line):
             return {"json" if line == message else "line": orjson.Fragment(line)}
-    return _frame_to_json_fields(message) or _plain_to_json_fields(message)
+    frame = parse_frame(message)
+    if frame is None or encode_frame(frame.headers, frame.payload) != message:
+        return _plain_to_json_fields(message)
+    return {"frame": dict(frame.headers), **_payload_to_json_fields(frame.payload)}
 
 
 def decode_message(fields: Mapping[str, Any]) -> bytes:
@@ -69,14 +72,6 @@ def decode_message(fields: Mapping[str, Any]) -> bytes:
             return _frame_from_json_fields(headers, payload)
         case other:
             return _plain_from_json_fields(other)
-
-
-def _frame_to_json_fields(message: bytes) -> dict[str, Any] | None:
-    """The fields of a frame; None if it is no frame, or cannot be restored from fields."""
-    frame = parse_frame(message)
-    if frame is None or encode_frame(frame.headers, frame.payload) != message:
-        return None
-    return {"frame": dict(frame.headers), **_payload_to_json_fields(frame.payload)}
 
 
 def _payload_to_json_fields(payload: bytes) -> dict[str, Any]:
@@ -116,18 +111,15 @@ def _frame_from_json_fields(headers: dict[str, Any], payload: dict[str, Any]) ->
     if len(pairs) != len(headers):
         raise ValueError("the headers of a frame must be text")
     match payload:
-        case {"chunk": chunk, "p": str(padding), **rest} if not rest:
-            return encode_frame(
-                pairs, orjson.dumps({"bytes": _encode_base64_event(chunk), "p": padding})
-            )
-        case {"chunk": chunk, **rest} if not rest:
-            return encode_frame(pairs, orjson.dumps({"bytes": _encode_base64_event(chunk)}))
+        case {"chunk": chunk, **padding} if not padding or _is_padding(padding):
+            event = b64encode(_dump_json(chunk)).decode("ascii")
+            return encode_frame(pairs, orjson.dumps({"bytes": event, **padding}))
         case _:
             return encode_frame(pairs, _plain_from_json_fields(payload))
 
 
-def _encode_base64_event(event: Any) -> str:
-    return b64encode(_dump_json(event)).decode("ascii")
+def _is_padding(fields: dict[str, Any]) -> bool:
+    return fields.keys() == {"p"} and isinstance(fields["p"], str)
 
 
 def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:

@@ -41,8 +41,8 @@ _MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 200
 """Approximate memory overhead of one message or read, in bytes."""
 
-_TakePaths = dict[str, dict[str, dict[int, str]]]
-"""Paths by session, by the first 16 digits of the key, and by take number."""
+_TakePaths = dict[tuple[str, str], dict[int, str]]
+"""Paths by session and the first 16 digits of the key, and by take number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,7 @@ class Library:
         """A library of the same folder with a copy of the file index; changes are not shared."""
         copied = Library(self.root)
         with self._lock:
-            copied._take_paths = {
-                session: {key16: dict(same) for key16, same in keys.items()}
-                for session, keys in self._take_paths.items()
-            }
+            copied._take_paths = {key: dict(takes) for key, takes in self._take_paths.items()}
             copied._strays = list(self._strays)
         return copied
 
@@ -108,7 +105,7 @@ class Library:
     def sessions(self) -> list[str]:
         """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted(self._take_paths)
+            return sorted({session for session, _ in self._take_paths})
 
     def cassette_paths(self) -> list[Path]:
         """The paths of all cassettes, takes and strays, sorted."""
@@ -117,14 +114,14 @@ class Library:
     def unsorted_paths(self) -> list[str]:
         """The paths of all cassettes, takes and strays, unsorted: fast for 100,000 of them."""
         with self._lock:
-            keys = [same for keys in self._take_paths.values() for same in keys.values()]
-            return [*(path for same in keys for path in same.values()), *self._strays]
+            take_paths = self._take_paths.values()
+            return [*(path for takes in take_paths for path in takes.values()), *self._strays]
 
     def take_paths_in_session(self, session: str) -> list[Path]:
         """The paths of a session's takes, sorted."""
         with self._lock:
-            keys = self._take_paths.get(session, {})
-            paths = [path for same in keys.values() for path in same.values()]
+            groups = [takes for key, takes in self._take_paths.items() if key[0] == session]
+            paths = [path for takes in groups for path in takes.values()]
         return list(map(Path, sort_paths(paths)))
 
     def stray_paths(self) -> list[Path]:
@@ -135,8 +132,7 @@ class Library:
         """Add a take's file, which was just written, to the index."""
         with self._lock:
             self.evict_from_cache(path)
-            keys = self._take_paths.setdefault(session, {})
-            keys.setdefault(key[:16], {})[number] = str(path)
+            self._take_paths.setdefault((session, key[:16]), {})[number] = str(path)
 
     def remove_take_from_index(self, session: str, key: str, number: int) -> Path | None:
         """Remove a take from the index and return its path; None if there is none.
@@ -148,7 +144,7 @@ class Library:
         return None if path is None else Path(path)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._take_paths.get(session, {}).get(key[:16], {})
+        return self._take_paths.get((session, key[:16]), {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
         """The cassette of a file as it was when it was loaded; None if it is not cached."""
@@ -241,7 +237,7 @@ def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
             strays.append(path)
             continue
         number = int(match[2])
-        paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
+        paths_by_number = takes.setdefault((session, match[1]), {})
         if paths_by_number.setdefault(number, path) is not path:
             raise UsageError(
                 f"two files are take {number} of one key: {paths_by_number[number]} and {path}: "

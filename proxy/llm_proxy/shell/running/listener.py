@@ -86,8 +86,8 @@ class ListenerGate:
 
     async def start(self) -> None:
         """Apply the rules now, and whenever they require a change, until `stop`."""
-        await self._apply_refusal_rules()
-        self._apply_task = asyncio.create_task(self._keep_applying_refusal_rules())
+        delay_s = await self._apply_refusal_rules()
+        self._apply_task = asyncio.create_task(self._keep_applying_refusal_rules(delay_s))
 
     async def stop(self) -> None:
         """Stop listening, for good."""
@@ -98,31 +98,22 @@ class ListenerGate:
             await site.stop()
         self._release_sockets()
 
-    async def _keep_applying_refusal_rules(self) -> None:
+    async def _keep_applying_refusal_rules(self, delay_s: float | None) -> None:
         rules_changed_event = self._fault_middleware.rules_changed_event
         while True:
-            now_ms = self._fault_middleware.elapsed_run_ms()
-            windows = list(_closure_windows(self._fault_middleware.engine))
-            delays_ms = [
-                edge - now_ms for begin, end, _ in windows for edge in (begin, end) if edge > now_ms
-            ]
-            if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
-                delays_ms.append(_REOPEN_RETRY_MS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(delays_ms) / 1000 if delays_ms else None):
+                async with asyncio.timeout(delay_s):
                     await rules_changed_event.wait()
             rules_changed_event.clear()
-            await self._apply_refusal_rules()
+            delay_s = await self._apply_refusal_rules()
 
-    async def _apply_refusal_rules(self) -> None:
+    async def _apply_refusal_rules(self) -> float | None:
+        """Close or open the listener; returns the seconds until the next change, if one is due."""
         now_ms = self._fault_middleware.elapsed_run_ms()
-        open_windows = [
-            (end, rule)
-            for begin, end, rule in _closure_windows(self._fault_middleware.engine)
-            if begin <= now_ms < end
-        ]
+        windows = list(_closure_windows(self._fault_middleware.engine))
+        open_windows = [window for window in windows if window[0] <= now_ms < window[1]]
         if open_windows and self._is_open:
-            end, active_rule = max(open_windows, key=lambda window: window[0])
+            _, end, active_rule = max(open_windows, key=lambda window: window[1])
             rule_text = printable_excerpt(active_rule.rule.text, _MAX_RULE_CHARS)
             log.info(
                 "the listener is closed for %.3g s: fault %s", (end - now_ms) / 1000, rule_text
@@ -130,6 +121,11 @@ class ListenerGate:
             await self._close_listener()
         elif not open_windows and not self._is_open:
             await self._open_listener()
+        now_ms = self._fault_middleware.elapsed_run_ms()
+        edges_ms = [edge for begin, end, _ in windows for edge in (begin, end) if edge > now_ms]
+        if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
+            edges_ms.append(now_ms + _REOPEN_RETRY_MS)
+        return (min(edges_ms) - now_ms) / 1000 if edges_ms else None
 
     async def _close_listener(self) -> None:
         self._is_open = False

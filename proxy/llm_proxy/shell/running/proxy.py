@@ -47,7 +47,6 @@ from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import (
     RequestAdmission,
     RequestGuards,
-    RequestLimits,
     RetryTracker,
 )
 from llm_proxy.shell.server.journal import Journal, LibraryUsage
@@ -187,9 +186,9 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         via_pseudonym = upstream.via_pseudonym if upstream is not None else ""
         admission = RequestAdmission(
             RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym),
-            RequestLimits(settings.max_body),
-            RoutingSettings(settings.session, settings.match_rules),
-            RetryTracker() if settings.collapse_retries else None,
+            settings.max_body,
+            routing_settings=RoutingSettings(settings.session, settings.match_rules),
+            retry_tracker=RetryTracker() if settings.collapse_retries else None,
         )
         server = ProxyServer(active_mode, admission, journal, control_pages, fault_middleware)
         connection_factory = server.connection_factory(

@@ -24,7 +24,7 @@ from llm_proxy.shell.running.environment import (
     dummy_key_warning,
     export_lines,
 )
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy, run_proxy
+from llm_proxy.shell.running.proxy import ModeName, run_proxy
 from llm_proxy.shell.running.settings import Settings, settings_warnings
 
 log: Final = logging.getLogger("llm_proxy")
@@ -76,10 +76,23 @@ async def _serve_until_stopped(
             log.info("%s on %s, %s", mode, proxy.url, ", ".join(sources))
             if settings.pace.is_random and mode != "record":
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
-            environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
-            if command and (key_warning := dummy_key_warning(mode, settings, os.environ)):
-                log.info("%s", key_warning)
-            code = await _run_until_stopped(proxy, command, environment, stop_signals)
+            code = 0
+            if command:
+                if key_warning := dummy_key_warning(mode, settings, os.environ):
+                    log.info("%s", key_warning)
+                environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
+                child = await start_command(command, environment)
+                stop_signals.forward_to(child)
+                code = await child.wait()  # without a limit
+                code = 128 - code if code < 0 else code
+            else:
+                for line in export_lines(proxy.url):
+                    log.info("  %s", line)
+                await stop_signals.stop_event.wait()  # without a limit
+                if stream_count := proxy.active_stream_count():
+                    streams = count_with_noun(stream_count, "stream")
+                    log.info("still running: %s; once more to stop at once", streams)
+            await proxy.drain(stop_signals.stop_now_event)
     has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
     return code or int(has_failed), is_disk_hanging
@@ -120,29 +133,6 @@ class _StopSignals:
         self._child_process = child
         for stop_signal in self._early_signals:
             _forward_signal(stop_signal, child)
-
-
-async def _run_until_stopped(
-    proxy: RunningProxy,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    stop_signals: _StopSignals,
-) -> int:
-    code = 0
-    if command:
-        child = await start_command(command, environment)
-        stop_signals.forward_to(child)
-        code = await child.wait()  # without a limit
-        code = 128 - code if code < 0 else code
-    else:
-        for line in export_lines(proxy.url):
-            log.info("  %s", line)
-        await stop_signals.stop_event.wait()  # without a limit
-        if proxy.active_stream_count():
-            stream_count = count_with_noun(proxy.active_stream_count(), "stream")
-            log.info("still running: %s; once more to stop at once", stream_count)
-    await proxy.drain(stop_signals.stop_now_event)
-    return code
 
 
 def _forward_signal(stop_signal: signal.Signals, child: asyncio.subprocess.Process) -> None:

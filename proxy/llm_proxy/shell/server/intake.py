@@ -71,10 +71,6 @@ class RequestGuards:
             raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
         if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
             raise RequestRefused(508, "this proxy sent this request: an upstream leads to it")
-        self._check_host(request)
-        self._check_origin(request)
-
-    def _check_host(self, request: web.BaseRequest) -> None:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, "a request needs one Host header")
@@ -94,7 +90,6 @@ class RequestGuards:
                 "--allow-host NAME if that is one of its names",
             )
 
-    def _check_origin(self, request: web.BaseRequest) -> None:
         origin = request.headers.get("Origin")
         if origin in self.allow_origins:
             return
@@ -133,16 +128,6 @@ def _is_local_name(name: str) -> bool:
     except ValueError:
         return False
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    """Limits on the request body."""
-
-    max_body_bytes: int = 64 * 1024 * 1024
-    """Maximum size of a request body."""
-    body_idle_timeout_s: float = 60.0
-    """Maximum silence within a request body, in seconds."""
 
 
 @dataclass(slots=True)
@@ -209,7 +194,10 @@ class RequestAdmission:
     """How requests are admitted: guards, limits, routing settings and retry detection."""
 
     guards: RequestGuards = field(default_factory=RequestGuards)
-    limits: RequestLimits = field(default_factory=RequestLimits)
+    max_body_bytes: int = 64 * 1024 * 1024
+    """Maximum size of a request body."""
+    body_idle_timeout_s: float = 60.0
+    """Maximum silence within a request body, in seconds."""
     routing_settings: RoutingSettings = field(default_factory=RoutingSettings)
     retry_tracker: RetryTracker | None = None
     """Groups the attempts of a request; None counts each as a request of its own."""
@@ -270,14 +258,14 @@ class ConnectionFactory(web.Server):
         return ClientConnection(self, loop=self._loop, **self._kwargs)
 
 
-async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
+async def read_body(request: web.BaseRequest, admission: RequestAdmission) -> bytes:
     """The whole body of the request.
 
     Raises `RequestRefused` for a body that is too large, too slow or malformed, and for an
     `Expect` header other than 100-continue.
     """
-    if (request.content_length or 0) > limits.max_body_bytes:
-        raise _body_too_large_error(limits)
+    if (request.content_length or 0) > admission.max_body_bytes:
+        raise _body_too_large_error(admission.max_body_bytes)
     content = request.content
     if request.version >= HttpVersion11 and "Expect" in request.headers:
         if request.headers["Expect"].lower() != "100-continue":
@@ -287,43 +275,43 @@ async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
     try:
         # Most bodies arrive with their heads, and need no timeout.
         body = await (
-            content.read() if content.is_eof() else _read_with_idle_timeout(content, limits)
+            content.read() if content.is_eof() else _read_with_idle_timeout(content, admission)
         )
     except TimeoutError:
         # Keeps aiohttp, too, from waiting for the rest of the body.
         content.set_exception(web.RequestPayloadError("given up"))
         raise RequestRefused(
             408,
-            f"nothing of the request body came for {limits.body_idle_timeout_s:g} s: send it "
+            f"nothing of the request body came for {admission.body_idle_timeout_s:g} s: send it "
             "faster",
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(
             400, f"the request body is malformed: {_parser_error_line(str(error))}"
         ) from None
-    if len(body) > limits.max_body_bytes:
-        raise _body_too_large_error(limits)
+    if len(body) > admission.max_body_bytes:
+        raise _body_too_large_error(admission.max_body_bytes)
     return body
 
 
-async def _read_with_idle_timeout(content: StreamReader, limits: RequestLimits) -> bytes:
+async def _read_with_idle_timeout(content: StreamReader, admission: RequestAdmission) -> bytes:
     chunks: list[bytes] = []
     body_bytes = 0
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(limits.body_idle_timeout_s) as timeout:
+    async with asyncio.timeout(admission.body_idle_timeout_s) as timeout:
         while chunk := await content.readany():
-            timeout.reschedule(loop.time() + limits.body_idle_timeout_s)
+            timeout.reschedule(loop.time() + admission.body_idle_timeout_s)
             chunks.append(chunk)
             body_bytes += len(chunk)
-            if body_bytes > limits.max_body_bytes:
-                raise _body_too_large_error(limits)
+            if body_bytes > admission.max_body_bytes:
+                raise _body_too_large_error(admission.max_body_bytes)
     return b"".join(chunks)
 
 
-def _body_too_large_error(limits: RequestLimits) -> RequestRefused:
+def _body_too_large_error(max_body_bytes: int) -> RequestRefused:
     return RequestRefused(
         413,
-        f"the request body is larger than {limits.max_body_bytes} bytes: start llm-proxy with "
+        f"the request body is larger than {max_body_bytes} bytes: start llm-proxy with "
         "a larger --max-body",
     )
 

@@ -140,13 +140,13 @@ class ProxyServer:
         admission, clock = self._admission, asyncio.get_running_loop().time
         try:
             admission.guards.check(request)
-            body = await read_body(request, admission.limits)
+            body = await read_body(request, admission)
             if is_control_path(request.path):
                 await self._control_pages.respond(request, body, writer)
                 return None
             arrived_at_s = clock()
             client_request = _to_request(request, body)
-            decompressed = await decompress_request(client_request, admission.limits.max_body_bytes)
+            decompressed = await decompress_request(client_request, admission.max_body_bytes)
             routed = route_request(
                 client_request, arrived_at_s, clock, decompressed, admission.routing_settings
             )
