@@ -10,29 +10,29 @@ import pytest
 from cassette_builders import META, REQUEST, encode_cassette
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
-from llm_proxy.integrity import CassetteLocation, integrity_problems
+from llm_proxy.integrity import integrity_problems
 from llm_proxy.matching import KEY_RULES_VERSION
 
 KEY = matching.request_key("openai", REQUEST)
 VALID_META = msgspec.structs.replace(META, key=KEY, key_rules_version=KEY_RULES_VERSION)
-NO_LOCATION = CassetteLocation(key_prefix=None, session=None)
+NO_LOCATION = (None, None)
 
 
 def complaints(
     meta: CassetteMeta = VALID_META,
     request: StoredRequest = REQUEST,
-    place: CassetteLocation = NO_LOCATION,
+    place: tuple[str | None, str | None] = NO_LOCATION,
 ) -> list[str]:
     content = encode_cassette(meta=meta, request=request)
-    return list(integrity_problems(parse_cassette("a.jsonl", content), place))
+    return list(integrity_problems(parse_cassette("a.jsonl", content), *place))
 
 
 @pytest.mark.parametrize(
     "place",
-    [NO_LOCATION, CassetteLocation(KEY[:16], "default"), CassetteLocation(None, "default")],
+    [NO_LOCATION, (KEY[:16], "default"), (None, "default")],
     ids=["a file alone", "in its library", "under another name"],
 )
-def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None:
+def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | None]) -> None:
     assert complaints(place=place) == []
 
 
@@ -48,7 +48,7 @@ def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None
         (
             VALID_META,
             REQUEST,
-            CassetteLocation("0" * 16, None),
+            ("0" * 16, None),
             f"rename the file to {KEY[:16]}-<take>.jsonl",
         ),
         (VALID_META, replace(REQUEST, path="/v1/other"), NO_LOCATION, "edited by hand"),
@@ -67,31 +67,29 @@ def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None
         (
             VALID_META,
             REQUEST,
-            CassetteLocation(None, "alice"),
+            (None, "alice"),
             "move it below the library's own folder",
         ),
         (
             msgspec.structs.replace(VALID_META, session="bob"),
             REQUEST,
-            CassetteLocation(None, "alice"),
+            (None, "alice"),
             "move it below @bob/",
         ),
     ],
     ids=["dialect", "name", "request", "provider", "rules", "session", "other session"],
 )
 def test_each_defect_is_reported_once(
-    meta: CassetteMeta, request_: StoredRequest, place: CassetteLocation, words: str
+    meta: CassetteMeta, request_: StoredRequest, place: tuple[str | None, str | None], words: str
 ) -> None:
     [complaint] = complaints(meta, request_, place)
     assert words in complaint
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
-@pytest.mark.parametrize(
-    "place", [NO_LOCATION, CassetteLocation(KEY[:16], "default")], ids=["alone", "placed"]
-)
+@pytest.mark.parametrize("place", [NO_LOCATION, (KEY[:16], "default")], ids=["alone", "placed"])
 def test_an_invalid_session_name_is_not_suggested_as_a_folder(
-    name: str, place: CassetteLocation
+    name: str, place: tuple[str | None, str | None]
 ) -> None:
     [complaint] = complaints(msgspec.structs.replace(VALID_META, session=name), place=place)
     assert complaint == (
@@ -144,7 +142,4 @@ def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> Non
 
 def test_all_defects_are_reported() -> None:
     meta = msgspec.structs.replace(VALID_META, dialect="telex", session="bob")
-    assert (
-        len(complaints(meta, replace(REQUEST, body=b"{}"), CassetteLocation("0" * 16, "alice")))
-        == 4
-    )
+    assert len(complaints(meta, replace(REQUEST, body=b"{}"), ("0" * 16, "alice"))) == 4

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import dialects, matching, redaction
@@ -20,18 +19,14 @@ from llm_proxy.routing import is_valid_name
 _HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
 
 
-@dataclass(frozen=True, slots=True)
-class CassetteLocation:
-    """Key and session of a file according to its name and folder in a library."""
+def integrity_problems(
+    cassette: Cassette, key_prefix: str | None, session: str | None
+) -> Iterator[str]:
+    """The problems of line 1, each in one sentence.
 
-    key_prefix: str | None
-    """The first 16 digits of the key in the file's name; None for another kind of name."""
-    session: str | None
-    """The session that the folder belongs to; None if the library is not known."""
-
-
-def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterator[str]:
-    """The problems of line 1, each in one sentence."""
+    `key_prefix` is the first 16 digits of the key in the file's name, None for another kind of
+    name; `session` is that of the folder, None if the library is not known.
+    """
     meta = cassette.meta
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
     if meta.dialect not in known:
@@ -40,9 +35,9 @@ def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterat
             f"dialect {quoted_dialect} is not one that this version knows: upgrade llm-proxy, "
             f"unless line 1 {_HAND_EDITED_ADVICE}"
         )
-    if location.key_prefix is not None and location.key_prefix != meta.key[:16]:
+    if key_prefix is not None and key_prefix != meta.key[:16]:
         yield (
-            f"the key begins {meta.key[:16]}, the file's name says {location.key_prefix}: "
+            f"the key begins {meta.key[:16]}, the file's name says {key_prefix}: "
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _recomputed_key(cassette)
@@ -63,12 +58,12 @@ def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterat
                 f"no {label} can be called {printable_excerpt(repr(name), 60)}: line 1 "
                 f"{_HAND_EDITED_ADVICE}"
             )
-    if is_valid_name(meta.session) and location.session not in {None, meta.session}:
+    if is_valid_name(meta.session) and session not in {None, meta.session}:
         own_folder = f"@{meta.session}/"
         if meta.session == DEFAULT_SESSION:
             own_folder = "the library's own folder"
         yield (
-            f"session {meta.session} lies in the folder of session {location.session}: "
+            f"session {meta.session} lies in the folder of session {session}: "
             f"move it below {own_folder}"
         )
 

@@ -165,10 +165,12 @@ class TakeAllocator:
         """Whether a number unknown to this allocator is used by another run."""
         return number not in self._own_takes | self._older_takes and self._is_foreign_take(number)
 
-    def _find_unused_number(self, number: int, taken: AbstractSet[int]) -> int:
-        """`number` if no take has it; else one after all taken numbers."""
+    def _find_unused_number(
+        self, number: int, taken: AbstractSet[int], occupied: AbstractSet[int] = frozenset()
+    ) -> int:
+        """`number` if it is not taken; else one after all numbers, taken and occupied."""
         if number in taken or self._is_used_by_other_run(number):
-            number = max(taken | {number}) + 1
+            number = max(taken | occupied | {number}) + 1
             while self._is_used_by_other_run(number):
                 number += 1
         return number
@@ -181,18 +183,16 @@ class TakeAllocator:
         foreign_numbers = {old for old in self._older_takes if self._is_foreign_take(old)}
         occupied = self._older_takes | self._own_takes | {number}
         final_numbers = set(foreign_numbers)
+        final_number = self._find_unused_number(number, final_numbers, occupied)
+        final_numbers.add(final_number)
         moves: list[tuple[int, int]] = []
-        final_number = self._assign_final_number(number, final_numbers, occupied)
         for number_in_run, stored_number in sorted(self._parked_takes):
-            moves.append(
-                (stored_number, self._assign_final_number(number_in_run, final_numbers, occupied))
-            )
-        is_final_parked = final_number in dict(moves)
-        initial_number = (
-            self._find_unused_number(final_number, occupied | final_numbers)
-            if is_final_parked
-            else final_number
-        )
+            target = self._find_unused_number(number_in_run, final_numbers, occupied)
+            final_numbers.add(target)
+            moves.append((stored_number, target))
+        initial_number = final_number
+        if final_number in dict(moves):  # a parked take has it
+            initial_number = self._find_unused_number(final_number, occupied | final_numbers)
         moves.append((initial_number, final_number))
         removals = tuple(sorted(self._older_takes - final_numbers))
         self._older_takes = frozenset(foreign_numbers)
@@ -201,13 +201,3 @@ class TakeAllocator:
         return TakePlacement(
             initial_number, tuple(move for move in moves if move[0] != move[1]), removals
         )
-
-    def _assign_final_number(
-        self, number: int, final_numbers: set[int], occupied: AbstractSet[int]
-    ) -> int:
-        """Assign a final number: the take's number in the run, or one after all others."""
-        final_number = number
-        if number in final_numbers or self._is_used_by_other_run(number):
-            final_number = self._find_unused_number(number, occupied | final_numbers | {number})
-        final_numbers.add(final_number)
-        return final_number

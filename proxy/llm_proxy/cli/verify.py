@@ -18,7 +18,7 @@ from llm_proxy.cli.library import (
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.integrity import CassetteLocation, integrity_problems
+from llm_proxy.integrity import integrity_problems
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import (
     Library,
@@ -110,11 +110,9 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
             yield cassette
             continue
         take = parse_take_path(file.parent, file)
-        location = CassetteLocation(
-            key_prefix=None if take is None else take.key_prefix,
-            session=None if root is None else session_of_path(root.resolve(), file),
-        )
-        for why in integrity_problems(cassette, location):
+        key_prefix = None if take is None else take.key_prefix
+        session = None if root is None else session_of_path(root.resolve(), file)
+        for why in integrity_problems(cassette, key_prefix, session):
             yield CassetteError(str(path), 1, why)
 
 

@@ -13,7 +13,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.errors import CassetteError, Miss
-from llm_proxy.integrity import CassetteLocation, integrity_problems, was_redacted_after_keying
+from llm_proxy.integrity import integrity_problems, was_redacted_after_keying
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import is_similar_enough, rank_candidates
@@ -209,10 +209,8 @@ class LibraryTakes:
         except CassetteError as error:
             return f"cannot be trusted: {error}. Delete it, or record it again"
         take, root = parse_take_path(self._library.root, path), self._library.root
-        location = CassetteLocation(
-            take.key_prefix if take is not None else None, session_of_path(root, path)
-        )
-        for complaint in integrity_problems(cassette, location):
+        key_prefix = take.key_prefix if take is not None else None
+        for complaint in integrity_problems(cassette, key_prefix, session_of_path(root, path)):
             return complaint
         outcome = cassette_outcome(cassette)
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
