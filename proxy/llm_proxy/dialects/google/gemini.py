@@ -59,7 +59,7 @@ _PREDICT_PATH: Final = re.compile(
 """Images, videos and embeddings of Vertex; other servers have the path without these prefixes."""
 _MODELS_PATH: Final = re.compile(
     r"/(?P<front>v1|v1beta1?|v1alpha|publishers/google)/(?:models|tunedModels)"
-    r"(?:/(?P<model>[^/:]+))?\Z"
+    r"(?:/(?P<model>[^/:]+))?(?P<operation>)\Z"
 )
 _OTHER_PUBLISHER_PATH: Final = re.compile(r"/publishers/(?!google/)")
 
@@ -85,20 +85,26 @@ class Gemini(GoogleDialect):
     )
 
     def matches(self, request: Request) -> bool:
-        """Operations on a model; the list of models where the request cannot be OpenAI's."""
+        """Operations on a model; the list of models where the request cannot be OpenAI's.
+
+        A key in `x-goog-api-key`, or in the query, is of Google's clients alone.
+        """
         if (match := _match_path(request)) is None or _OTHER_PUBLISHER_PATH.search(request.path):
             return False
         return (
-            match.re is not _MODELS_PATH or match["front"] != "v1" or _has_google_api_key(request)
+            match.re is not _MODELS_PATH
+            or match["front"] != "v1"
+            or header_value(request.headers, "x-goog-api-key") is not None
+            or "key" in parse_qs(request.query)
         )
 
     def model(self, request: Request) -> str:
         """The model of the path; the body's where the path has none (Code Assist)."""
         match = _match_path(request)
-        model_name = (match["model"] if match else "") or ""
-        if not model_name and request.method == "POST":
-            model_name = get_text(parse_object(request.body), "model")
-        return model_name.removeprefix("models/")
+        name = match["model"] if match else ""
+        if not name and request.method == "POST":
+            name = get_text(parse_object(request.body), "model")
+        return (name or "").removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
         """By the path alone."""
@@ -130,7 +136,33 @@ class Gemini(GoogleDialect):
         is_stream = response.codec_name in gemini_responses.STREAM_CODECS
         if not is_stream or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        return _stream_completeness(response)
+        if not json_api.joined_body(response).strip():
+            return Completeness(is_complete=False, reason="empty stream")
+        finished_by_index: dict[int, bool] = {}
+        block_reason = ""
+        for document in gemini_responses.parse_chunks(response):
+            if error := document.get("error"):
+                return json_api.completed_by_error(shared_format.decode_failure(error))
+            block_reason = block_reason or gemini_responses.prompt_block_reason(document)
+            for index, candidate in gemini_responses.indexed_candidates(document):
+                is_finished = bool(gemini_responses.finish_reason(candidate))
+                finished_by_index[index] = finished_by_index.get(index, False) or is_finished
+        if response.codec_name == "json-array":
+            completeness = json_api.completeness(response)
+            reason = completeness.reason if completeness.is_complete else "array not closed"
+            return replace(completeness, reason=reason)
+        unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
+        missing = ""
+        if not _is_complete_event(shared_format.rejoin_split_stream_messages(response)[-1]):
+            missing = "cut inside an event"
+        elif unfinished and not block_reason:
+            missing = f"candidate {', '.join(unfinished)} unfinished"
+        elif not finished_by_index and not block_reason:
+            missing = "no candidate"
+        if missing:
+            return Completeness(is_complete=False, reason=missing)
+        reason = f"prompt blocked: {block_reason}" if block_reason else "every candidate finished"
+        return Completeness(is_complete=True, reason=reason)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per candidate; one turn for a blocked prompt or an error without candidates."""
@@ -185,9 +217,8 @@ class Gemini(GoogleDialect):
         )
 
     def _response_options(self, request: Request) -> ResponseOptions:
-        match = _match_path(request)
-        path = _unquoted_path(request)
-        operation = match["operation"] if match and match.re is not _MODELS_PATH else ""
+        match, path = _match_path(request), _unquoted_path(request)
+        operation = match["operation"] if match else ""
         if operation not in (_GENERATE, _STREAM_GENERATE):
             raise NotRepresentable(
                 f"gemini tells no turn in answer to {printable_excerpt(path, 200)}"
@@ -217,45 +248,9 @@ def _match_path(request: Request) -> re.Match[str] | None:
             return None
 
 
-def _has_google_api_key(request: Request) -> bool:
-    """Whether a key is in the header or the query parameter that only Google's clients use."""
-    has_header = header_value(request.headers, "x-goog-api-key") is not None
-    return has_header or "key" in parse_qs(request.query)
-
-
 def _requests_sse(request: Request) -> bool:
     fields = parse_qs(request.query)
     return "sse" in (*fields.get("alt", ()), *fields.get("$alt", ()))
-
-
-def _stream_completeness(response: DialectResponse) -> Completeness:
-    if not json_api.joined_body(response).strip():
-        return Completeness(is_complete=False, reason="empty stream")
-    finished_by_index: dict[int, bool] = {}
-    block_reason = ""
-    for document in gemini_responses.parse_chunks(response):
-        if error := document.get("error"):
-            return json_api.completed_by_error(shared_format.decode_failure(error))
-        block_reason = block_reason or gemini_responses.prompt_block_reason(document)
-        for index, candidate in gemini_responses.indexed_candidates(document):
-            is_finished = bool(gemini_responses.finish_reason(candidate))
-            finished_by_index[index] = finished_by_index.get(index, False) or is_finished
-    if response.codec_name == "json-array":
-        completeness = json_api.completeness(response)
-        reason = completeness.reason if completeness.is_complete else "array not closed"
-        return replace(completeness, reason=reason)
-    unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
-    missing = ""
-    if not _is_complete_event(shared_format.rejoin_split_stream_messages(response)[-1]):
-        missing = "cut inside an event"
-    elif unfinished and not block_reason:
-        missing = f"candidate {', '.join(unfinished)} unfinished"
-    elif not finished_by_index and not block_reason:
-        missing = "no candidate"
-    if missing:
-        return Completeness(is_complete=False, reason=missing)
-    reason = f"prompt blocked: {block_reason}" if block_reason else "every candidate finished"
-    return Completeness(is_complete=True, reason=reason)
 
 
 def _is_complete_event(message: bytes) -> bool:

@@ -24,6 +24,7 @@ from llm_proxy.dialects.lenient_json import (
     join_pieces,
     parse_object,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -149,14 +150,20 @@ class ContentDecoder:
                 self._feed_text(part, metadata)
             case "functionCall":
                 self._feed_function_call(inner, metadata)
-            case "inlineData" | "fileData":
+            case "inlineData" | "fileData":  # inline, or as a file of Google's
                 thought: Metadata = (("thought", True),) if part.get("thought") is True else ()
-                media = decode_media(inner, (*metadata, *thought))
+                name = select_metadata(inner, ("displayName",))
+                media = Media(
+                    get_text(inner, "mimeType"),
+                    get_text(inner, "fileUri"),
+                    get_text(inner, "data"),
+                    metadata=(*name, *metadata, *thought),
+                )
                 self._add_fragment(media, _joining_key(media))
             case "":
                 pass
             case _:
-                self._add_fragment(decode_server_tool_part(kind, inner, metadata), None)
+                self._add_fragment(_decode_server_tool_part(kind, inner, metadata), None)
 
     def parts(self) -> tuple[Part, ...]:
         """The decoded parts, without their citations."""
@@ -212,7 +219,7 @@ class ContentDecoder:
         self._fragments.add_fragment(fragment, key)
 
 
-def decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata = ()) -> Part:
+def _decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata) -> Part:
     """A call or result of a tool that Google runs, or a result (`functionResponse`) of a client."""
     call_id = get_text(inner, "id")
     kind_metadata: Metadata = (("type", kind), *metadata)
@@ -233,16 +240,6 @@ def decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata = ()) -
             name = value_as_text(inner.get("toolType") or inner.get("name"))
             text = get_text(inner, "response")
             return ToolResult(call_id, text, name, metadata=kind_metadata)
-
-
-def decode_media(blob: Fields, metadata: Metadata = ()) -> Media:
-    """Media, inline or as a file of Google's."""
-    return Media(
-        media_type=get_text(blob, "mimeType"),
-        url=get_text(blob, "fileUri"),
-        base64=get_text(blob, "data"),
-        metadata=(*select_metadata(blob, ("displayName",)), *metadata),
-    )
 
 
 def _without_id(code: Fields) -> dict[str, Json]:
@@ -328,14 +325,44 @@ def encode_part_chunks(
 
 
 def _encode_content(part: Part) -> Document:
+    """The content of a wire part.
+
+    A result is that of code, with its outcome, or of another tool, whose content is an object:
+    other content is wrapped in `result` or `error`, and empty content stays empty.
+    """
+    metadata = dict(part.metadata)
+    kind = metadata.get("type")
     match part:
+        case ToolCall() if kind == _CODE_CALL:
+            code = _without_id(parse_object(part.arguments.encode()))
+            return {_CODE_CALL: {**_id_field(part.id), **code}}
         case ToolCall():
-            return _encode_tool_call(part)
+            field, name_field = "functionCall", "name"
+            if kind == _TOOL_CALL:
+                field, name_field = _TOOL_CALL, "toolType"
+            call = {name_field: part.name, "args": orjson.Fragment(part.arguments)}
+            return {field: {**_id_field(part.id), **call}}
+        case ToolResult() if kind == _CODE_RESULT or (
+            part.name == _CODE_TOOL and kind not in (_TOOL_RESULT, _CLIENT_RESULT)
+        ):
+            outcome = metadata.get("outcome")
+            if not outcome or (outcome not in _SUCCESS_OUTCOMES) is not part.failed:
+                outcome = "OUTCOME_FAILED" if part.failed else "OUTCOME_OK"
+            output = {"outcome": outcome, "output": part.content}
+            return {_CODE_RESULT: {**_id_field(part.call_id), **output}}
         case ToolResult():
-            return _encode_tool_result(part)
+            field, name_field = _TOOL_RESULT, "toolType"
+            if kind == _CLIENT_RESULT:
+                field, name_field = _CLIENT_RESULT, "name"
+            result: Document = {**_id_field(part.call_id), name_field: part.name}
+            if part.content or part.failed:
+                wrapped: Json = {"error" if part.failed else "result": part.content}
+                content = normalized_object_json(part.content) or compact_json(wrapped)
+                result["response"] = orjson.Fragment(content)
+            return {field: result}
         case Media():
-            name = select_metadata(dict(part.metadata), ("displayName",))
-            blob: Document = {"mimeType": part.media_type, **dict(name)}
+            name = selected_fields(part.metadata, ("displayName",))
+            blob: Document = {"mimeType": part.media_type, **name}
             if part.base64:
                 return {"inlineData": {**blob, "data": part.base64}}
             return {"fileData": {**blob, "fileUri": part.url}}
@@ -345,47 +372,6 @@ def _encode_content(part: Part) -> Document:
 
 def _encode_text(part: Part, text: str) -> Document:
     return {"text": text, "thought": True} if isinstance(part, Reasoning) else {"text": text}
-
-
-def _encode_tool_call(call: ToolCall) -> Document:
-    arguments = orjson.Fragment(call.arguments)
-    match dict(call.metadata).get("type"):
-        case "executableCode":
-            code = _without_id(parse_object(call.arguments.encode()))
-            return {_CODE_CALL: {**_id_field(call.id), **code}}
-        case "toolCall":
-            fields: Document = {"toolType": call.name, "args": arguments}
-            return {_TOOL_CALL: {**_id_field(call.id), **fields}}
-        case _:
-            fields = {"name": call.name, "args": arguments}
-            return {"functionCall": {**_id_field(call.id), **fields}}
-
-
-def _encode_tool_result(result: ToolResult) -> Document:
-    """A result of code, with its outcome, or of another tool, whose content is an object.
-
-    Other content is wrapped in `result` or `error`; empty content stays empty.
-    """
-    metadata = dict(result.metadata)
-    kind = metadata.get("type")
-    is_tool_kind = kind in (_TOOL_RESULT, _CLIENT_RESULT)
-    if kind == _CODE_RESULT or (not is_tool_kind and result.name == _CODE_TOOL):
-        outcome = metadata.get("outcome")
-        if not outcome or (outcome not in _SUCCESS_OUTCOMES) is not result.failed:
-            outcome = "OUTCOME_FAILED" if result.failed else "OUTCOME_OK"
-        output: Document = {"outcome": outcome, "output": result.content}
-        return {_CODE_RESULT: {**_id_field(result.call_id), **output}}
-    fields: Document = {"name" if kind == _CLIENT_RESULT else "toolType": result.name}
-    if result.content or result.failed:
-        wrapped: Json = {"error" if result.failed else "result": result.content}
-        content = normalized_object_json(result.content) or compact_json(wrapped)
-        fields["response"] = orjson.Fragment(content)
-    return {
-        _CLIENT_RESULT if kind == _CLIENT_RESULT else _TOOL_RESULT: {
-            **_id_field(result.call_id),
-            **fields,
-        }
-    }
 
 
 def _id_field(call_id: str) -> Document:
