@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.dialects.forms import form_field_value
+from llm_proxy.dialects.openai.other_endpoints import form_field_value
 from llm_proxy.exchange import Request
 
 FORM = (

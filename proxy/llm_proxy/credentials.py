@@ -84,21 +84,15 @@ def _cached_spellings(headers: Headers, query: str) -> frozenset[bytes]:
                 if has_credential_name or has_secret_shape(header_credential)
             )
     for pair in _QUERY_SEPARATOR.split(query):
-        name, _, value = pair.partition("=")
-        header_bytes = value.encode()
-        if is_secret_parameter(name) and (
-            is_credential_name(name) or has_secret_shape(header_bytes)
-        ):
+        name, _, text = pair.partition("=")
+        parameter = text.encode()
+        if is_secret_parameter(name) and (is_credential_name(name) or has_secret_shape(parameter)):
+            with_spaces = parameter.replace(b"+", b" ")
             credentials.update(
-                (
-                    header_bytes,
-                    unquote_to_bytes(header_bytes),
-                    unquote_to_bytes(header_bytes.replace(b"+", b" ")),
-                )
+                (parameter, unquote_to_bytes(parameter), unquote_to_bytes(with_spaces))
             )
-    unquoted = {
-        secret.strip(b"\"'") for secret in credentials
-    }  # quotes are the document's, not the secret's
+    # Quotes are the document's, not the secret's.
+    unquoted = {secret.strip(b"\"'") for secret in credentials}
     long_enough = (
         secret
         for secret in unquoted

@@ -23,8 +23,6 @@ _PROBE_PATHS: Final = ("/", "/api/hello")
 
 _LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
 
-_BEARER_TEMPLATE: Final = "authorization: Bearer {}"
-
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -48,7 +46,7 @@ class Provider:
     """A regular expression for `HOST/PATH` of its URLs at other hosts than that of `base_url`."""
     key_env_vars: tuple[str, ...] = ()
     """Environment variables that may hold an API key; the first that is set counts."""
-    credential_template: str = _BEARER_TEMPLATE
+    credential_template: str = "authorization: Bearer {}"
     """The header that carries the API key, with `{}` in place of the key."""
     is_key_optional: bool = False
     """Whether its SDKs start without an API key."""
@@ -211,10 +209,14 @@ def provider_of_host(host: str, path: str) -> str | None:
     )
 
 
+def _provider_named(name: str) -> Provider:
+    """The built-in provider; one without address, paths and keys for another name."""
+    return _PROVIDER_BY_NAME.get(name) or Provider(name, "")
+
+
 def strip_base_path(provider: str, path: str) -> str:
     """The path as a client sends it to the provider's base URL."""
-    builtin = _PROVIDER_BY_NAME.get(provider)
-    base_path = urlsplit(builtin.base_url).path.rstrip("/") if builtin else ""
+    base_path = urlsplit(_provider_named(provider).base_url).path.rstrip("/")
     return path.removeprefix(base_path) if path.startswith(f"{base_path}/") else path
 
 
@@ -266,21 +268,17 @@ def upstream_url(provider: str, configured_urls: Mapping[str, str]) -> str | Non
     for name in (provider, DEFAULT_PROVIDER):
         if name in configured_urls:
             return configured_urls[name]
-    builtin = _PROVIDER_BY_NAME.get(provider)
-    return (builtin.base_url or None) if builtin else None
+    return _provider_named(provider).base_url or None
 
 
 def key_env_vars(provider: str) -> tuple[str, ...]:
     """The environment variables that may hold an API key of this provider."""
-    builtin = _PROVIDER_BY_NAME.get(provider)
-    return builtin.key_env_vars if builtin else ()
+    return _provider_named(provider).key_env_vars
 
 
 def credential_header(provider: str, key: str) -> tuple[str, str]:
     """The header, as name and value, in which a client of this provider sends its API key."""
-    builtin = _PROVIDER_BY_NAME.get(provider)
-    template = builtin.credential_template if builtin else _BEARER_TEMPLATE
-    name, _, value = template.partition(": ")
+    name, _, value = _provider_named(provider).credential_template.partition(": ")
     return name, value.format(key)
 
 

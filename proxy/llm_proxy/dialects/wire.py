@@ -30,7 +30,7 @@ from llm_proxy.turns import (
 
 _ERROR_STATUS: Final = re.compile("[45][0-9][0-9]")
 
-FINISH_FALLBACKS: Final = {
+_FINISH_FALLBACKS: Final = {
     FinishReason.STOP_SEQUENCE: FinishReason.STOP,
     FinishReason.TOOL_CALLS: FinishReason.STOP,
     FinishReason.CONTEXT_FULL: FinishReason.LENGTH,
@@ -74,7 +74,7 @@ class FinishReasons:
         if is_sendable and self.decode(given_raw, awaits_client=awaits_client) is finish:
             return given_raw
         while finish not in self.sent:
-            finish = FINISH_FALLBACKS[finish]
+            finish = _FINISH_FALLBACKS[finish]
         return self.sent[finish]
 
 

@@ -24,7 +24,6 @@ from urllib.parse import unquote
 from llm_proxy import framing
 from llm_proxy.dialects import (
     estimates_and_fakes,
-    forms,
     json_api,
 )
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
@@ -94,6 +93,15 @@ _NONFINAL_TYPE_SUFFIXES: Final = (".delta", ".segment", ".partial_image")
 _OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
 """Suffixes of event types that add to the output."""
 
+_BOUNDARY: Final = re.compile(
+    r'multipart/form-data\s*;.*?\bboundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE
+)
+_FIELD_NAME: Final = re.compile(
+    rb'^content-disposition:[^\r\n]*[;\s]name=(?:"([^"\r\n]*)"|([^\s;"]+))',
+    re.IGNORECASE | re.MULTILINE,
+)
+_MAX_PART_BYTES: Final = 4096
+"""Larger parts, headers included, are files and skipped."""
 
 _DEFAULT_DIMENSIONS: Final = 1536
 _DIMENSIONS_BY_MODEL: Final = {"text-embedding-3-large": 3072}
@@ -131,7 +139,7 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
 
     def model(self, request: Request) -> str:
         """The `model` of the form or the JSON body, else what the path names."""
-        if model := forms.form_field_value(request, "model") or super().model(request):
+        if model := form_field_value(request, "model") or super().model(request):
             return model
         path_match = self.path_pattern.fullmatch(request.path)
         return unquote((path_match and path_match.groupdict().get("model")) or "")
@@ -142,7 +150,7 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
         return (
             fields.get("stream") is True
             or fields.get("stream_format") == "sse"
-            or forms.form_field_value(request, "stream").lower() == "true"
+            or form_field_value(request, "stream").lower() == "true"
         )
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
@@ -198,6 +206,25 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
     ) -> DialectResponse | None:
         """The response that the endpoint makes without a recording, or None."""
         return self.respond(request, context) if self.respond else None
+
+
+def form_field_value(request: Request, name: str) -> str:
+    """The value of the first field of that name; empty if there is none, or no form.
+
+    Only short fields are read: the model name, not the uploaded file.
+    """
+    boundary = _BOUNDARY.match((header_value(request.headers, "content-type") or "").strip())
+    if boundary is None:
+        return ""
+    delimiter = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
+    for part in request.body.split(delimiter):
+        if len(part) > _MAX_PART_BYTES:
+            continue
+        head, blank, value = part.partition(b"\r\n\r\n")
+        name_match = _FIELD_NAME.search(head)
+        if blank and name_match and (name_match[1] or name_match[2] or b"") == name.encode():
+            return value.removesuffix(b"\r\n").decode("utf-8", "replace")
+    return ""
 
 
 def _event_type(message: bytes, fields: Fields) -> str:
