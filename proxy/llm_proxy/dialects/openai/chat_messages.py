@@ -27,6 +27,7 @@ from llm_proxy.dialects.lenient_json import (
     get_text,
     object_fields,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
@@ -401,7 +402,7 @@ class ChatMessageEncoder:
             case "details":
                 detail: Document = {
                     "type": "reasoning.encrypted" if part.redacted else "reasoning.text",
-                    **dict(select_metadata(dict(part.metadata), _REASONING_METADATA_FIELDS)),
+                    **selected_fields(part.metadata, _REASONING_METADATA_FIELDS),
                     "index": position,
                 }
                 if part.redacted:
@@ -444,7 +445,7 @@ def _encode_call(call: ToolCall, arguments: str) -> Document:
         "id": call.id,
         "type": kind,
         kind: {"name": call.name, arguments_field: arguments},
-        **dict(select_metadata(dict(call.metadata), MESSAGE_METADATA_FIELDS)),
+        **selected_fields(call.metadata, MESSAGE_METADATA_FIELDS),
     }
 
 

@@ -32,6 +32,7 @@ from llm_proxy.dialects.lenient_json import (
     parse_json,
     parse_object,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.request_decoding import text_or_empty
@@ -405,7 +406,7 @@ def _text_metadata(part: Part, names: tuple[str, ...]) -> Metadata:
     """The metadata with these names that is text; a status only if it is not `completed`."""
     return tuple(
         (name, value)
-        for name, value in select_metadata(dict(part.metadata), names)
+        for name, value in selected_fields(part.metadata, names).items()
         if isinstance(value, str) and (name != "status" or value in _UNCOMPLETED_STATUSES)
     )
 
