@@ -197,7 +197,7 @@ def test_takes_stay_together_when_another_is_recorded_meanwhile(tmp_path: Path) 
     write_cassettes(tmp_path, raw_chat_request(), text_response("1"))
     cassette_library = Library(tmp_path / "cassettes")
     cassette_library.refresh()
-    rows, _ = read_rows(cassette_library, cassette_library.cassette_paths(), datetime.now(UTC))
+    rows, _ = read_rows(cassette_library)
     second = write_cassettes(tmp_path, raw_chat_request(), text_response("2"), first_take=2)
 
     deleted = prune._delete_unchanged_cassettes(cassette_library, rows)

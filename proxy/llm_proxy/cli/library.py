@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -142,13 +142,12 @@ def age_in_days(age: timedelta) -> float:
     return round(age / timedelta(days=1), 3)
 
 
-def read_rows(
-    library: Library, paths: Iterable[Path], now: datetime
-) -> tuple[list[CassetteRow], list[CassetteError]]:
-    """The rows of these files, and the errors of those that cannot be read."""
+def read_rows(library: Library) -> tuple[list[CassetteRow], list[CassetteError]]:
+    """The rows of all files of a library, and the errors of those that cannot be read."""
     rows: list[CassetteRow] = []
     errors: list[CassetteError] = []
-    for path, cassette in read_cassettes(library, list(paths)):
+    now = datetime.now(UTC)
+    for path, cassette in read_cassettes(library, list(walk_cassettes(library.root))):
         if isinstance(cassette, CassetteError):
             errors.append(cassette)
             continue

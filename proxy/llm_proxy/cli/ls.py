@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +34,7 @@ from llm_proxy.cli.output import (
     print_table,
     styled_outcome,
 )
-from llm_proxy.shell.library.library import Library, walk_cassettes
+from llm_proxy.shell.library.library import Library
 
 _COLUMNS: Final = (
     TableColumn("cassette"),
@@ -99,7 +99,7 @@ def ls(
       llm-proxy ls --json | jq '.cassettes[] | select(.status >= 400) | .file'
     """
     library = Library(checked_library_folder(cassettes))
-    all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
+    all_rows, errors = read_rows(library)
     rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
     if duplicates:
         rows = [row for same in duplicate_groups(rows) for row in same]

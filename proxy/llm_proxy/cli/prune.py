@@ -32,7 +32,7 @@ from llm_proxy.cli.options import (
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, walk_cassettes
+from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path
 from llm_proxy.shell.running.settings import state_folder
 
 
@@ -74,10 +74,9 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         )
     library = Library(cassettes)
     library.refresh()
-    now = datetime.now(UTC)
-    all_rows, errors = read_rows(library, walk_cassettes(library.root), now)
+    all_rows, errors = read_rows(library)
     used_names = _names_used_by_journals(library.root, journals, all_rows)
-    is_unplayed = _build_unplayed_filter(library.root, unused_since, now)
+    is_unplayed = _build_unplayed_filter(library.root, unused_since)
     matching_names = {
         row.relative_path
         for row in all_rows
@@ -157,16 +156,15 @@ def _has_all_takes(library: Library, takes: Sequence[CassetteRow]) -> bool:
     return first is None or len(takes) == len(library.take_paths(first.session, first.key_prefix))
 
 
-def _build_unplayed_filter(
-    root: Path, age_text: str | None, now: datetime
-) -> Callable[[CassetteRow], bool]:
+def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[CassetteRow], bool]:
     """The filter for `--unused-since`: recorded before that time, and not played since.
 
     Raises `UsageError` where play times have not been stored for that long.
     """
     if age_text is None:
         return lambda _row: True
-    cutoff = now - ages.parse_age(age_text)
+    min_age = ages.parse_age(age_text)
+    cutoff = datetime.now(UTC) - min_age
     play_times = last_played.read_last_played(state_folder(os.environ), root)
     if play_times.tracked_since is None or play_times.tracked_since > cutoff:
         noted = (
@@ -183,9 +181,7 @@ def _build_unplayed_filter(
     def is_unplayed(row: CassetteRow) -> bool:
         played_at = play_times.played_at_by_path.get(_name_in_journal(row))
         return (
-            (played_at is None or played_at < cutoff)
-            and row.age is not None
-            and now - row.age < cutoff
+            (played_at is None or played_at < cutoff) and row.age is not None and row.age > min_age
         )
 
     return is_unplayed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
 from llm_proxy.display import count_with_noun, escape_line, path_as_unicode_text
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet, request_key
-from llm_proxy.shell.library.library import Library, TakeGroup, parse_take_path, walk_cassettes
+from llm_proxy.shell.library.library import Library, TakeGroup, parse_take_path
 
 if TYPE_CHECKING:
     from llm_proxy.shell.reissuing import ReissueSettings, RerecordedGroup
@@ -129,7 +128,7 @@ def _select_groups(
     library: Library, names: Sequence[str], filters: CassetteFilters, rules: RuleSet
 ) -> Iterator[TakeGroup]:
     """The groups to send again, by session and in the order of their recording."""
-    rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
+    rows, errors = read_rows(library)
     for error in errors:
         print_note(f"left out: {error}")
     chosen_paths = {row.path for row in rows if filters.matches(row)}

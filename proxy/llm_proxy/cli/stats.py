@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ from llm_proxy.cli.output import (
 )
 from llm_proxy.display import count_with_noun, format_size, path_as_unicode_text
 from llm_proxy.matching import RuleSet
-from llm_proxy.shell.library.library import Library, walk_cassettes
+from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_index import is_keyed_by
 
 _GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (
@@ -66,7 +65,7 @@ def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) 
       llm-proxy stats --json | jq .duplicates
     """
     library = Library(checked_library_folder(cassettes))
-    all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
+    all_rows, errors = read_rows(library)
     rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
     totals = {name: _totals_by_name(rows, name_of_row) for name, name_of_row in _GROUPINGS}
     key_count_by_take_count = dict(sorted(Counter(map(len, group_takes(library, rows))).items()))

@@ -121,20 +121,19 @@ _CONVERTED_FIELDS: Final = (
     "content", "toolCalls", "blocks", "reasoning", "reasoningSignature", "redactedThinking",
     "usage", "finishReason",
 )  # fmt: skip
-_USAGE_NAME_BY_FIELD: Final[Mapping[str, str]] = {
-    "prompt_tokens": "input",
-    "input_tokens": "input",
-    "promptTokenCount": "input",
-    "completion_tokens": "output",
-    "output_tokens": "output",
-    "candidatesTokenCount": "output",
-    "total_tokens": "total",
-    "totalTokenCount": "total",
-}
-_USAGE_NAME_BY_DETAIL_FIELD: Final[Mapping[str, Mapping[str, str]]] = {
+_USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "prompt_tokens": {"": "input"},
+    "input_tokens": {"": "input"},
+    "promptTokenCount": {"": "input"},
+    "completion_tokens": {"": "output"},
+    "output_tokens": {"": "output"},
+    "candidatesTokenCount": {"": "output"},
+    "total_tokens": {"": "total"},
+    "totalTokenCount": {"": "total"},
     "prompt_tokens_details": {"cached_tokens": "cache_read", "cache_write_tokens": "cache_write"},
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
+"""The meaning of a usage field, or of the details in it, by name."""
 _COSTS: Final = ImportLoss("costs", "of its usage tokens are told, and nothing else")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
     "envelope", "ids, models, roles and fingerprints of answers are made by each dialect"
@@ -165,12 +164,14 @@ _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
 
 _DEFAULT_CHUNK_CHARS: Final = 20
 """Characters of a chunk without `chunkSize`."""
-_FAULT_BY_RATE_FIELD: Final = {
-    "dropRate": "status,code=500",
-    "malformedRate": "malformed-json",
-    "rateLimitRate": "rate-limit",
-    "disconnectRate": "close",
+_FAULT_BY_CHAOS_FIELD: Final = {
+    "latencyMs": ("latency,by", "ms"),
+    "dropRate": ("status,code=500,probability", ""),
+    "malformedRate": ("malformed-json,probability", ""),
+    "rateLimitRate": ("rate-limit,probability", ""),
+    "disconnectRate": ("close,probability", ""),
 }
+"""The beginning of the fault's rule, and the unit of its number."""
 _RECORDED_GAPS: Final = ImportLoss("gaps", "its recorded gaps become their mean")
 _NONSTREAM_TIMES: Final = ImportLoss(
     "times of streams", "its times hold for answers that do not stream, too"
@@ -332,22 +333,22 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
     match_fields: Fields = {}
     conditions: Fields = {}
     for name, value in present.items():
-        field_match, field_conditions = _convert_match_field(name, value)
+        field_match = _convert_match_field(name, value)
+        conditions |= lenient_json.object_fields(field_match.pop("json", None))
         if any(match_fields.get(key, item) != item for key, item in field_match.items()):
             raise NotImportable("it asks for results of tools, and for none: nothing could be both")
         match_fields |= field_match
-        conditions |= field_conditions
         if name in _MATCH_LOSSES:
             losses.append(_MATCH_LOSSES[name])
     return {**match_fields, **turn, **({"json": conditions} if conditions else {})}, losses
 
 
-def _convert_match_field(name: str, value: Json) -> tuple[Fields, Fields]:
-    """Fields of the match, and conditions on the request's JSON by JSONPath."""
+def _convert_match_field(name: str, value: Json) -> Fields:
+    """Fields of the match; `json` holds conditions on the request's JSON by JSONPath."""
     match name:
         case "userMessage":
             pattern = literal_pattern(_require_text(name, value))
-            return ({"user": pattern} if pattern else {}), {}
+            return {"user": pattern} if pattern else {}
         case "systemMessage":
             # One text, or several that must all occur, in any order.
             values = value if isinstance(value, list) else [value]
@@ -355,16 +356,15 @@ def _convert_match_field(name: str, value: Json) -> tuple[Fields, Fields]:
                 literal_pattern(text) for item in values if (text := _require_text(name, item))
             ]
             if len(texts) > 1:
-                return {"system": r"(?s)\A" + "".join(f"(?=.*{text})" for text in texts)}, {}
-            return ({"system": texts[0]} if texts else {}), {}
+                return {"system": r"(?s)\A" + "".join(f"(?=.*{text})" for text in texts)}
+            return {"system": texts[0]} if texts else {}
         case "model" | "context":
             text = _require_text(name, value)
             if not text:
                 raise NotImportable(f"its {name} is empty, which no request has")
-            field = "model" if name == "model" else "session"
-            return {field: _GLOB_CHARS.sub(r"[\1]", text)}, {}
+            return {"model" if name == "model" else "session": _GLOB_CHARS.sub(r"[\1]", text)}
         case "endpoint" if value == "chat":
-            return {}, {}
+            return {}
         case "endpoint" | "inputText":
             label = "embeddings"
             if name == "endpoint":
@@ -375,14 +375,15 @@ def _convert_match_field(name: str, value: Json) -> tuple[Fields, Fields]:
         case "hasToolResult":
             if not isinstance(value, bool):
                 raise NotImportable("its hasToolResult is neither true nor false")
-            return {"tool_results": value}, {}
+            return {"tool_results": value}
         case "toolResultContains":
             pattern = literal_pattern(_require_text(name, value))
-            conditions: Fields = {_RESULT_TEXT_PATH: {"matches": pattern}} if pattern else {}
-            return {"tool_results": True}, conditions
+            condition: Fields = {_RESULT_TEXT_PATH: {"matches": pattern}} if pattern else {}
+            return {"tool_results": True, "json": condition}
         case "toolCallId" | "toolName" | "responseFormat":
+            condition = {_PATH_OF_EQUAL_TEXT[name]: {"equals": _require_text(name, value)}}
             needs_result: Fields = {"tool_results": True} if name == "toolCallId" else {}
-            return needs_result, {_PATH_OF_EQUAL_TEXT[name]: {"equals": _require_text(name, value)}}
+            return {**needs_result, "json": condition}
         case _:
             shown_name = printable_excerpt(name, _MAX_QUOTE_CHARS)
             raise NotImportable(f"its match has {shown_name}, which no scenario can ask for")
@@ -406,25 +407,30 @@ def _convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
                 f"it answers with {description}, and a scenario with what a model says or calls"
             )
     fields = _content_fields(response)
-    if reasoning := _reasoning_blocks(response):
+    reasoning: list[Json] = [
+        {"provider_metadata": {"anthropic": {"redactedData": item}}}
+        for item in lenient_json.array_items(response.get("redactedThinking"))
+        if isinstance(item, str) and item
+    ]
+    if text := lenient_json.str_or_empty(response.get("reasoning")):
+        block: Fields = {"text": text}
+        if signature := lenient_json.str_or_empty(response.get("reasoningSignature")):
+            block["provider_metadata"] = {"anthropic": {"signature": signature}}
+        reasoning.append(block)
+    if reasoning:
         fields["reasoning"] = reasoning
     if finish := lenient_json.str_or_empty(response.get("finishReason")):
         fields["finish_reason"] = finish
     usage: Fields = {}
     losses: set[ImportLoss] = set()
     for name, value in lenient_json.object_fields(response.get("usage")).items():
-        details = lenient_json.object_fields(value)
-        counts = {
-            meaning: details.get(detail)
-            for detail, meaning in _USAGE_NAME_BY_DETAIL_FIELD.get(name, {}).items()
-        }
-        if name in _USAGE_NAME_BY_FIELD:
-            counts = {_USAGE_NAME_BY_FIELD[name]: value}
-        for meaning, count in counts.items():
-            number = lenient_json.first_integer(count)
+        details = {"": value, **lenient_json.object_fields(value)}
+        for detail, meaning in _USAGE_NAMES.get(name, {}).items():
+            number = lenient_json.first_integer(details.get(detail))
             if number is not None and number >= 0:
                 usage[meaning] = number
-        losses |= set() if counts else {_COSTS}
+        if name not in _USAGE_NAMES:
+            losses.add(_COSTS)
     if usage:
         fields["usage"] = usage
     for name, value in response.items():
@@ -499,20 +505,6 @@ def _tool_call(call: Json) -> Fields:
     return {"tool_name": name, "arguments": arguments, **({"call_id": call_id} if call_id else {})}
 
 
-def _reasoning_blocks(response: Fields) -> list[Json]:
-    blocks: list[Json] = [
-        {"provider_metadata": {"anthropic": {"redactedData": item}}}
-        for item in lenient_json.array_items(response.get("redactedThinking"))
-        if isinstance(item, str) and item
-    ]
-    if text := lenient_json.str_or_empty(response.get("reasoning")):
-        block: Fields = {"text": text}
-        if signature := lenient_json.str_or_empty(response.get("reasoningSignature")):
-            block["provider_metadata"] = {"anthropic": {"signature": signature}}
-        blocks.append(block)
-    return blocks
-
-
 def _convert_timing(fixture: Fields) -> tuple[Fields, list[ImportLoss]]:
     """The chunks, pace and faults of a fixture as scenario fields, and the losses."""
     scenario_fields: Fields = {}
@@ -522,17 +514,13 @@ def _convert_timing(fixture: Fields) -> tuple[Fields, list[ImportLoss]]:
     if any(fixture.get(name) is not None for name in _STREAM_FIELDS):
         chunk_chars = nonnegative_number(fixture.get("chunkSize")) or _DEFAULT_CHUNK_CHARS
         chunks: Fields = {"by": "characters", "size": max(1, int(chunk_chars))}
-        if latency_ms:
-            chunks["delay_ms"] = latency_ms
-        scenario_fields["chunks"] = chunks
+        scenario_fields["chunks"] = {**chunks, "delay_ms": latency_ms} if latency_ms else chunks
     profile = lenient_json.object_fields(fixture.get("streamingProfile"))
     recorded = lenient_json.object_fields(fixture.get("recordedTimings"))
     pace = _profile_pace(profile, latency_ms, speed)
     if pace is None and recorded:
-        delays = map(
-            nonnegative_number, lenient_json.array_items(recorded.get("interChunkDelaysMs"))
-        )
-        gaps = [number for number in delays if number is not None]
+        delays = lenient_json.array_items(recorded.get("interChunkDelaysMs"))
+        gaps = [ms for delay in delays if (ms := nonnegative_number(delay)) is not None]
         losses += [_RECORDED_GAPS] if gaps else []
         ttft_ms = nonnegative_number(recorded.get("ttftMs")) or 0.0
         mean_gap_ms = sum(gaps) / len(gaps) if gaps else 0.0
@@ -544,7 +532,20 @@ def _convert_timing(fixture: Fields) -> tuple[Fields, list[ImportLoss]]:
         losses.append(_NONSTREAM_TIMES)
     if fixture.get("truncateAfterChunks") is not None:
         losses.append(_CHUNK_COUNTS)
-    if faults := _faults(fixture):
+    # Faults with a probability, in the order in which aimock draws them, and disconnections.
+    chaos = lenient_json.object_fields(fixture.get("chaos"))
+    faults: list[Json] = [
+        f"{fault}={format_number(number)}{unit}"
+        for name, (fault, unit) in _FAULT_BY_CHAOS_FIELD.items()
+        if (number := nonnegative_number(chaos.get(name)))
+    ]
+    after_chunks = nonnegative_number(fixture.get("truncateAfterChunks"))
+    if after_chunks is not None:
+        faults.append(f"close,after={max(1, int(after_chunks))},stream=true")
+    after_ms = nonnegative_number(fixture.get("disconnectAfterMs"))
+    if after_ms is not None:
+        faults.append(f"close,ms={format_number(after_ms)},stream=true")
+    if faults:
         scenario_fields["faults"] = faults
     return scenario_fields, losses
 
@@ -566,21 +567,3 @@ def _profile_pace(
 
     gap = jittered_span(1000 / tps) if tps else FixedDistribution(latency_ms)
     return ModelledPace(ttft=gap if ttft is None else jittered_span(ttft), gap=gap)
-
-
-def _faults(fixture: Fields) -> list[Json]:
-    """Faults with a probability, in the order in which aimock draws them, and disconnections."""
-    chaos = lenient_json.object_fields(fixture.get("chaos"))
-    faults: list[Json] = []
-    if latency_ms := nonnegative_number(chaos.get("latencyMs")):
-        faults.append(f"latency,by={format_number(latency_ms)}ms")
-    for name, fault in _FAULT_BY_RATE_FIELD.items():
-        if rate := nonnegative_number(chaos.get(name)):
-            faults.append(f"{fault},probability={format_number(rate)}")
-    after_chunks = nonnegative_number(fixture.get("truncateAfterChunks"))
-    if after_chunks is not None:
-        faults.append(f"close,after={max(1, int(after_chunks))},stream=true")
-    after_ms = nonnegative_number(fixture.get("disconnectAfterMs"))
-    if after_ms is not None:
-        faults.append(f"close,ms={format_number(after_ms)},stream=true")
-    return faults
