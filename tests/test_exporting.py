@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from cli_process import run_command
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, ResponseHead
-from llm_proxy.exporting import FORMATS, ExportedExchange
+from llm_proxy.exporting import FORMATS
+from llm_proxy.exporting.format import ExportedExchange
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request
 from stored_cassettes import (

@@ -21,9 +21,8 @@ from llm_proxy.importing import (
     conversion,
     fields,
     file_parsing,
-    yaml_parser,
 )
-from llm_proxy.importing.file_parsing import parse_file_content
+from llm_proxy.importing.file_parsing import parse_file_content, parse_yaml
 from llm_proxy.importing.source import (
     NotImportable,
     SourceExchange,
@@ -125,7 +124,7 @@ def test_yaml_is_refused_with_its_line(text: str, sentence: str) -> None:
 
 def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant() -> None:
     text = "[1, -2, 0.5, 1.0e-05, 1e3, 0x10, 010, yes, 12:30, 2026-01-01, true, null, ~, .5, '1']"
-    assert yaml_parser.parse_yaml(text.encode()) == [
+    assert parse_yaml(text.encode()) == [
         1, -2, 0.5, 1e-05, "1e3", "0x10", "010", "yes", "12:30", "2026-01-01", True, None, None,
         ".5", "1",
     ]  # fmt: skip

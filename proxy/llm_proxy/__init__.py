@@ -59,7 +59,6 @@ logic       bytes and values in, bytes and values out
     `journal_document`  the journal as a document: its entries, and its parser
     `verdict`        judges clients by the journal of a run
     `last_message`   the last message with text in a request
-    `transcoding`    a recorded response in another dialect
     `exporting`      exchanges in the formats of other tools
     `scenario`       scripted conversations: documents, choosing, scripting
     `synthesis`      responses for requests without a scenario

@@ -270,20 +270,19 @@ class ProgressReporter:
         self._step_count = step_count
         self._finished_count = 0
         self._bar = bar
-        self._task_id = None if bar is None else bar.add_task("", total=step_count)
 
     def start_step(self, label: str) -> None:
         """Show the label of the step that starts, in the bar; empty for none."""
-        if self._bar is not None and self._task_id is not None:
+        if self._bar is not None:
             from rich.markup import escape  # noqa: PLC0415 # only for a terminal
 
-            self._bar.update(self._task_id, description=escape(display.escape_line(label)))
+            self._bar.update(self._bar.task_ids[0], description=escape(display.escape_line(label)))
 
     def finish_step(self, label: str, result: str, duration_s: float) -> None:
         """Count a finished step: its label, its result in a few words, its duration in seconds."""
         self._finished_count += 1
-        if self._bar is not None and self._task_id is not None:
-            self._bar.advance(self._task_id)
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0])
         else:
             line = display.escape_line(f"{label}: {result}, {duration_s:.1f} s")
             click.echo(f"llm-proxy: {self._finished_count}/{self._step_count} {line}", err=True)
@@ -299,4 +298,5 @@ def progress_reporter(step_count: int) -> Iterator[ProgressReporter]:
     from rich.progress import Progress  # noqa: PLC0415 # only for a terminal
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
+        bar.add_task("", total=step_count)
         yield ProgressReporter(step_count, bar)

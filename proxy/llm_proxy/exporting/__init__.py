@@ -14,25 +14,10 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.exporting.curl import CURL
-from llm_proxy.exporting.format import (
-    ExportedExchange,
-    ExportFormat,
-    exchange_url,
-    placeholder_url,
-    url_through_proxy,
-)
+from llm_proxy.exporting.format import ExportFormat
 from llm_proxy.exporting.har import HAR
 from llm_proxy.exporting.sse import SSE
 from llm_proxy.exporting.vcr import VCR
-
-__all__ = [
-    "FORMATS",
-    "ExportFormat",
-    "ExportedExchange",
-    "exchange_url",
-    "placeholder_url",
-    "url_through_proxy",
-]
 
 FORMATS: Final[Mapping[str, ExportFormat]] = MappingProxyType(
     {export_format.name: export_format for export_format in (HAR, VCR, SSE, CURL)}

@@ -1,8 +1,7 @@
 """Imports recordings of other tools as cassettes, fixtures as scenarios; see `docs/importing.md`.
 
 source        the values of foreign files: exchanges, losses, errors
-file_parsing  parses a file: JSON, JSON Lines, YAML; undoes gzip
-yaml_parser   YAML as recording libraries write it
+file_parsing  parses a file: JSON, JSON Lines, YAML as recording libraries write it; undoes gzip
 fields        reads fields, headers, bodies, times, URLs and messages
 formats       one module per tool: recognises its files and parses their exchanges
 conversion    an exchange as a cassette: routed, redacted, keyed and timed as if recorded here
