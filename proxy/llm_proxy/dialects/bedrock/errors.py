@@ -40,6 +40,7 @@ _ERRORS: Final = Errors(
         "ModelNotReadyException": 429,
     },
 )
+"""Type and message by status; the status by type, of further types that share theirs, too."""
 
 _MODEL_STREAM_ERROR: Final = "modelStreamErrorException"
 """The type that may hold the model's own status, and the default for unknown types."""

@@ -41,12 +41,12 @@ Its input excludes tokens read from a cache or written to one.
 NOVA: Final = replace(CONVERSE, paths={**CONVERSE.paths, **_NOVA_CACHE})
 """The usage of Amazon's own models."""
 
-_SERVICE_REQUIRED: Final = ("input", "output")
+_KNOWN_NAMES: Final = {name for fields in (CONVERSE, NOVA) for (name,) in fields.paths.values()}
 
 NOVA_STREAM: Final = replace(
     NOVA,
     paths={name: path for name, path in NOVA.paths.items() if name != "total"},
-    required=_SERVICE_REQUIRED,
+    required=("input", "output"),
 )
 """That of their streams."""
 
@@ -56,7 +56,7 @@ METRICS: Final = UsageFields(
         "output": ("outputTokenCount",),
         **_NOVA_CACHE,
     },
-    required=_SERVICE_REQUIRED,
+    required=("input", "output"),
     is_required=True,
 )
 """What the service counts for InvokeModel."""
@@ -93,8 +93,7 @@ def decode_headers(headers: Headers) -> Usage | None:
 
 def extra_usage_fields(counts: Fields) -> dict[str, Json]:
     """The usage fields that `Usage` does not have."""
-    known = {name for fields in (CONVERSE, NOVA) for (name,) in fields.paths.values()}
-    return dict(select_metadata(counts, (name for name in counts if name not in known)))
+    return dict(select_metadata(counts, (name for name in counts if name not in _KNOWN_NAMES)))
 
 
 def encode_metrics(usage: Usage | None, fields: Fields) -> Document:
