@@ -121,11 +121,12 @@ class ListenerGate:
             await self._close_listener()
         elif not open_windows and not self._is_open:
             await self._open_listener()
-        now_ms = self._fault_middleware.elapsed_run_ms()
         edges_ms = [edge for begin, end, _ in windows for edge in (begin, end) if edge > now_ms]
-        if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
+        if not open_windows and not self._is_open:
             edges_ms.append(now_ms + _REOPEN_RETRY_MS)
-        return (min(edges_ms) - now_ms) / 1000 if edges_ms else None
+        if not edges_ms:
+            return None
+        return max(min(edges_ms) - self._fault_middleware.elapsed_run_ms(), 0) / 1000
 
     async def _close_listener(self) -> None:
         self._is_open = False
