@@ -159,7 +159,10 @@ class ActiveRule:
             if not begin_ms <= now_ms - self.active_since_ms < end_ms:
                 return False
         self.matched_count += 1
-        scope = "" if trigger.per == "run" else session, key if trigger.per == "request" else ""
+        scope = (
+            "" if trigger.per == "run" else session,
+            key if trigger.per == "request" else "",
+        )
         self.matched_counts_by_scope[scope] += 1
         count = self.matched_counts_by_scope[scope]
         return (

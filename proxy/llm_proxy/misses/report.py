@@ -175,49 +175,56 @@ def _missed_request(routed: RoutedRequest) -> MissedRequest:
 def _nearest_report(
     candidate: RankedCandidate, rules: RuleSet, limits: ReportLimits
 ) -> tuple[NearestCassette, tuple[str, ...]]:
-    """The nearest cassette with its differences, and the rules that would make it match.
-
-    With all of these rules it matches (verified); none if recording is the right remedy.  The rules
-    of the run come first, because rules on the command line replace them.
-    """
-    requested, stored = candidate.requested_key_document, candidate.stored_key_document
-    differences = candidate.differences.differences
-    normalisers = (
-        {} if rules.is_exact else _normaliser_by_path(requested, stored, differences, rules)
-    )
-    functions: dict[str, ApplyRule] = {}
-    remedies: list[tuple[str, str]] = []
-    for difference in differences:
-        if rules.is_exact:
-            remedies.append(("", ""))
-        elif (normaliser := normalisers.get(difference.path)) is not None:
-            functions[normaliser.name] = normaliser.normalize_document
-            remedies.append((normaliser.name, ""))
-        else:
-            rule, warning = _ignore_remedy(difference, requested.dialect)
-            remedies.append((rule, warning))
-            if rule:
-                removals: RemovalTree = {}
-                add_ignored_path(removals, difference.path_steps)
-                functions[rule] = partial(without_ignored, removals)
-    suggested: tuple[str, ...] = ()
-    if len(differences) <= _MAX_ADVISED_DIFFERENCES and all(
-        rule and not warning for rule, warning in remedies
-    ):
-        for function in functions.values():
-            requested, stored = (function(document).document for document in (requested, stored))
-        if requested.compute_key() == stored.compute_key():
-            suggested = (*(rule.option_text for rule in rules.rules), *functions)
+    """The nearest cassette with its differences, and the rules that would make it match."""
+    found, cassette = candidate.differences, candidate.cassette
+    remedies, suggested_rules = _find_remedies(candidate, rules)
     shown = tuple(
         _miss_difference(difference, *remedy, limits)
-        for difference, remedy in zip(differences[: limits.max_differences], remedies, strict=False)
+        for difference, remedy in zip(
+            found.differences[: limits.max_differences], remedies, strict=False
+        )
     )
-    omitted_count = len(differences) + candidate.differences.further_count - len(shown)
-    cassette = candidate.cassette
+    omitted_count = len(found.differences) + found.further_count - len(shown)
     nearest = NearestCassette(
         cassette.file, cassette.meta.session, candidate.similarity, shown, omitted_count
     )
-    return nearest, suggested
+    return nearest, suggested_rules
+
+
+def _find_remedies(
+    candidate: RankedCandidate, rules: RuleSet
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """For each difference, a rule that ignores it, and why that is probably wrong; empty without.
+
+    And the rules with all of which the cassette matches (verified); none if recording is the right
+    remedy.  The rules of the run come first, because rules on the command line replace them.
+    """
+    requested, stored = candidate.requested_key_document, candidate.stored_key_document
+    differences = candidate.differences.differences
+    if rules.is_exact:
+        return [("", "")] * len(differences), ()
+    normaliser_by_path = _normaliser_by_path(requested, stored, differences, rules)
+    functions: dict[str, ApplyRule] = {}
+    remedies: list[tuple[str, str]] = []
+    for difference in differences:
+        if (normaliser := normaliser_by_path.get(difference.path)) is not None:
+            functions[normaliser.name] = normaliser.normalize_document
+            remedies.append((normaliser.name, ""))
+            continue
+        rule, warning = _ignore_remedy(difference, requested.dialect)
+        remedies.append((rule, warning))
+        if rule:
+            removals: RemovalTree = {}
+            add_ignored_path(removals, difference.path_steps)
+            functions[rule] = partial(without_ignored, removals)
+    if len(differences) > _MAX_ADVISED_DIFFERENCES or any(
+        warning or not rule for rule, warning in remedies
+    ):
+        return remedies, ()
+    for function in functions.values():
+        requested, stored = (function(document).document for document in (requested, stored))
+    suggested_rules = (*(rule.option_text for rule in rules.rules), *functions)
+    return remedies, suggested_rules if requested.compute_key() == stored.compute_key() else ()
 
 
 def _normaliser_by_path(
