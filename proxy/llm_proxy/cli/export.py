@@ -133,8 +133,8 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
 
 def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) -> tuple[bytes, str]:
     """A response in another dialect, and the note about it.  Raises `UsageError`."""
-    dialect, provider = _CHAT_DIALECTS[values["dialect"]], values["provider"] or ""
-    if provider not in ("", *dialect.provider_variants):
+    dialect = _CHAT_DIALECTS[values["dialect"]]
+    if values["provider"] not in (None, *dialect.provider_variants):
         speakers = (name for name, other in _CHAT_DIALECTS.items() if other.provider_variants)
         raise UsageError(
             f"--provider chooses among those who speak {', '.join(speakers)}: not {dialect.name}"
@@ -142,13 +142,7 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     if not values["model"].isprintable():
         raise UsageError("--model must be printable")
     cassette = load_named_cassette(library, name)
-    response, losses = _transcode(
-        cassette,
-        dialect,
-        is_non_streaming=values["whole"],
-        model=values["model"],
-        provider=provider,
-    )
+    response, losses = _transcode(cassette, dialect, values)
     data = b"".join(response.framed_messages)
     if values["head"]:
         lines = (*head_lines(response.head), "", "")
@@ -229,19 +223,12 @@ def _refuse_options(
 
 
 def _transcode(
-    cassette: Cassette,
-    dialect: Dialect,
-    *,
-    is_non_streaming: bool = False,
-    model: str = "",
-    provider: str = "",
+    cassette: Cassette, dialect: Dialect, values: Mapping[str, Any]
 ) -> tuple[DialectResponse, list[str]]:
     """The response of a cassette in a chat dialect, and what that cannot represent, in words.
 
-    `is_non_streaming` encodes one document instead of a stream.  `model` replaces the recorded
-    name unless it is empty.  `provider` is the member of the dialect's family whose variant to
-    encode.  Raises `NotRepresentable` if there is no turn, if the recording is partial, or if the
-    dialect cannot represent it.
+    Raises `NotRepresentable` if there is no turn, if the recording is partial, or if the dialect
+    cannot represent it.
     """
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
@@ -262,7 +249,7 @@ def _transcode(
             and _convert_token_counts(
                 turn.usage, recorded_dialect.token_counting, dialect.token_counting
             ),
-            model=model or turn.model or cassette.meta.model,
+            model=values["model"] or turn.model or cassette.meta.model,
         )
         for turn in turns
     )
@@ -272,7 +259,7 @@ def _transcode(
         recorded_unix_s = 0
     # Differs between takes of one request.
     seed = f"{cassette.meta.key} {cassette.response_end.sha256}"
-    context = EncodeContext(seed, recorded_unix_s, provider=provider)
+    context = EncodeContext(seed, recorded_unix_s, provider=values["provider"] or "")
     head, failure = cassette.response_head, turns[0].failure
     if failure and head.status >= _MIN_ERROR_STATUS:
         # A date, or a number without sense, is ignored.
@@ -284,7 +271,7 @@ def _transcode(
         if any(name.lower() not in _GENERIC_HEADERS for name, _ in head.headers):
             losses["the other headers of its error"] = None
         return response, list(losses)
-    request = dialect.sample_request(turns[0].model, stream=not is_non_streaming)
+    request = dialect.sample_request(turns[0].model, stream=not values["whole"])
     conversion_losses = dialect.representable_turns(request, turns, context).losses
     response = dialect.encode_response(request, turns, context)
     return response, [*losses, *conversion_losses]

@@ -27,8 +27,7 @@ _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 def meta_document(meta: CassetteMeta) -> dict[str, Any]:
     """The metadata of a cassette: its line 1."""
-    document: dict[str, Any] = _cassette_line_document(meta)
-    return document
+    return dict(_cassette_line_document(meta))
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -137,18 +136,16 @@ async def open_reissuer(
     there, or in the folder of temporary files.  Raises `UsageError` if requests cannot be signed,
     or the folder cannot be written.
     """
-    async with AsyncExitStack() as stack:
-        try:
-            folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent_folder)
-            )
-        except OSError as error:
-            folder_name = parent_folder or "the folder of temporary files"
-            raise UsageError(
-                f"{folder_name} cannot be written: {error.strerror}; nothing was asked"
-            ) from None
-        upstream = await stack.enter_async_context(LiveUpstream(settings.upstream_settings))
-        yield Reissuer(settings, upstream, Path(folder))
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent_folder)
+    except OSError as error:
+        folder_name = parent_folder or "the folder of temporary files"
+        raise UsageError(
+            f"{folder_name} cannot be written: {error.strerror}; nothing was asked"
+        ) from None
+    with temporary as folder:
+        async with LiveUpstream(settings.upstream_settings) as upstream:
+            yield Reissuer(settings, upstream, Path(folder))
 
 
 async def fetch_live_response(settings: ReissueSettings, cassette: Cassette) -> Cassette:
@@ -180,29 +177,21 @@ async def rerecord_groups(
     Takes of a group are re-recorded one after the other, in order.  Raises `UsageError` if
     requests cannot be signed.
     """
-    remaining = iter(groups)
+    semaphore = asyncio.Semaphore(max_concurrent)
     async with open_reissuer(settings, library.root) as reissuer:
-        running_tasks = {
-            asyncio.ensure_future(_rerecord_group(reissuer, library, group))
-            for group in islice(remaining, max_concurrent)
-        }
+
+        async def rerecord(group: TakeGroup) -> RerecordedGroup:
+            async with semaphore:
+                return await _rerecord_group(reissuer, library, group)
+
+        tasks = [asyncio.ensure_future(rerecord(group)) for group in groups]
         try:
-            while running_tasks:
-                done, running_tasks = await asyncio.wait(
-                    running_tasks, return_when=asyncio.FIRST_COMPLETED
-                )
-                running_tasks |= {
-                    asyncio.ensure_future(_rerecord_group(reissuer, library, group))
-                    for group in islice(remaining, len(done))
-                }
-                for task in done:
-                    yield task.result()
+            for task in asyncio.as_completed(tasks):
+                yield await task
         finally:
-            for task in running_tasks:
-                task.cancel()
-            for task in running_tasks:
-                with suppress(asyncio.CancelledError, LlmProxyError):
-                    await task
+            for unfinished in tasks:
+                unfinished.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _rerecord_group(
