@@ -32,8 +32,8 @@ from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.recorded import (
     GeneratedScenario,
     generate_scenario,
+    yaml_block,
 )
-from llm_proxy.scenario.yaml_writing import yaml_block
 from llm_proxy.turns import (
     Failure,
     FinishReason,

@@ -33,8 +33,8 @@ from llm_proxy.pacing.distributions import (
 from llm_proxy.pacing.pace import ModelledPace
 from llm_proxy.scenario.documents.document import ANY_TURN
 from llm_proxy.scenario.documents.loading import MAX_FILE_BYTES, parse_scenario_file
+from llm_proxy.scenario.recorded import literal_pattern, yaml_block
 from llm_proxy.scenario.scripting import json_stringify
-from llm_proxy.scenario.yaml_writing import literal_pattern, yaml_block
 from llm_proxy.turns import Json
 
 TITLE: Final = "aimock"

@@ -5,6 +5,5 @@ scripted_response  the scripted response as timed actions; simulated failures
 choosing           chooses the scenario for a request
 scripting          checks the request, and scripts the response of a scenario or a mock
 generation         generated content: JSON Schema values, templates
-recorded           recorded exchanges as a scenario
-yaml_writing       YAML that people edit
+recorded           recorded exchanges as a scenario, in YAML for editing
 """

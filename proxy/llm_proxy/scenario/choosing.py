@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -181,34 +181,28 @@ class MatchBudget:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class CompiledMatch:
     """A scenario's `match` with its patterns and JSONPaths compiled."""
 
-    scenario_match: ScenarioMatch
-    compiled_patterns: Mapping[str, regex.Pattern[str]]
-    compiled_paths: Mapping[str, json_paths.StepCountingPath]
+    def __init__(self, match: ScenarioMatch) -> None:
+        """The patterns and paths of the match are valid."""
+        conditions = match.json.values()
+        patterns = (match.user, match.system, *(condition.matches for condition in conditions))
+        self._match = match
+        self._patterns = {pattern: regex.compile(pattern) for pattern in patterns if pattern}
+        self._paths = {path: json_paths.compile_path(path) for path in match.json}
 
-    @classmethod
-    def compile(cls, match: ScenarioMatch) -> CompiledMatch:
-        """Compile a match whose patterns and paths are valid."""
-        patterns = (
-            match.user,
-            match.system,
-            *(condition.matches for condition in match.json.values()),
-        )
-        return cls(
-            match,
-            {pattern: regex.compile(pattern) for pattern in patterns if pattern},
-            {path: json_paths.compile_path(path) for path in match.json},
-        )
+    @property
+    def is_slow(self) -> bool:
+        """Whether it has regular expressions or JSONPaths."""
+        return bool(self._patterns or self._paths)
 
     def mismatch_reasons(self, context: MatchContext, budget: MatchBudget) -> Iterator[str]:
         """One text per condition that the request does not meet; nothing if it matches.
 
         Raises `PatternsTooSlow` with the pattern.
         """
-        match, conversation = self.scenario_match, context.conversation
+        match, conversation = self._match, context.conversation
         for name in _GLOB_FIELDS:
             pattern, value = getattr(match, name), getattr(context, name)
             if pattern and not fnmatchcase(value, pattern):
@@ -218,7 +212,7 @@ class CompiledMatch:
             ("system", match.system, conversation.system),
         ):
             if pattern and not budget.matches_pattern(
-                f"match.{name}", self.compiled_patterns[pattern], text
+                f"match.{name}", self._patterns[pattern], text
             ):
                 yield f"{name}: /{pattern}/ is not in {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
         has_tool_results = bool(conversation.results)
@@ -227,7 +221,7 @@ class CompiledMatch:
         if match.turn is not UNSET and match.turn != conversation.turn:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
-            values = budget.find_values(path, self.compiled_paths[path], context.body or {})
+            values = budget.find_values(path, self._paths[path], context.body or {})
             yield from self._unmet_conditions(path, condition, values, budget)
 
     def _unmet_conditions(
@@ -243,7 +237,7 @@ class CompiledMatch:
         if pattern and not any(
             budget.matches_pattern(
                 f"match.json[{path}]",
-                self.compiled_patterns[pattern],
+                self._patterns[pattern],
                 value_as_text(value),
             )
             for value in values
@@ -280,7 +274,7 @@ class ScenarioSet:
     def compiled_matches(self) -> tuple[tuple[Located[Scenario], CompiledMatch], ...]:
         """The scenarios with a `match`, compiled, in file order."""
         return tuple(
-            (located, CompiledMatch.compile(located.value.match))
+            (located, CompiledMatch(located.value.match))
             for located in self.scenarios
             if located.value.match
         )
@@ -288,10 +282,7 @@ class ScenarioSet:
     @cached_property
     def may_match_slowly(self) -> bool:
         """Whether any `match` has regular expressions or JSONPaths."""
-        return any(
-            matcher.compiled_patterns or matcher.compiled_paths
-            for _, matcher in self.compiled_matches
-        )
+        return any(matcher.is_slow for _, matcher in self.compiled_matches)
 
     def nearest_ids(self, scenario_id: str) -> list[str]:
         """Up to 3 known ids similar to this one; none for a text over 200 characters."""
@@ -419,7 +410,7 @@ def _mismatch_reason(
     visible_context, _ = context_visible_to_scenario(located.value, context)
     try:
         mismatches = "; ".join(
-            CompiledMatch.compile(located.value.match).mismatch_reasons(visible_context, budget)
+            CompiledMatch(located.value.match).mismatch_reasons(visible_context, budget)
         )
     except PatternsTooSlow as error:
         return str(error)

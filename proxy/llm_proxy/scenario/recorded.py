@@ -3,30 +3,32 @@
 Recorded turns become responses, in the simplest kind that fits, with the turn numbers of their
 requests.  Requests are hardly checked: only the tools that they offered are expected.  Failures
 recorded before a response precede it again.  Bytes and timings are not copied from the cassettes.
+The YAML is for editing: one field per line, readable multi-line texts, and the same meaning in
+YAML 1.1 and 1.2.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import orjson
+import yaml
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import Dialect
-from llm_proxy.dialects.lenient_json import parse_json
+from llm_proxy.dialects.lenient_json import join_pieces, parse_json
 from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import retry_after_ms
 from llm_proxy.scenario.scripting import parse_finish_reason
-from llm_proxy.scenario.yaml_writing import literal_pattern, yaml_block
 from llm_proxy.turns import (
     Failure,
     Json,
@@ -52,6 +54,14 @@ _RATE_LIMIT_STATUS: Final = 429
 _MAX_SHOWN_CHARS: Final = 80
 _MAX_PATTERN_CHARS: Final = 200
 """The most characters of a user text in a pattern."""
+_YAML_NUMBER: Final = re.compile(
+    r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(?:inf|Inf|INF)"
+)
+"""Texts that YAML 1.2 parses as numbers; PyYAML quotes those of 1.1 itself."""
+_UNUSUAL_LINE_END: Final = re.compile("[\x85\u2028\u2029]")
+"""Line ends that not every parser recognises."""
+_NO_WRAP_WIDTH: Final = 1_000_000
+_SPECIAL_IN_PATTERN: Final = re.compile(r"([\\.^$*+?{}\[\]|()])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,3 +405,46 @@ def _assemble_scenario(
         )
     )
     return GeneratedScenario({**fields, "turns": turns}, text, tuple(notes))
+
+
+def literal_pattern(text: str) -> str:
+    """A readable regular expression that matches exactly this text."""
+    return _SPECIAL_IN_PATTERN.sub(r"\\\1", text).replace("\n", r"\n")
+
+
+def yaml_block(value: Mapping[str, Json]) -> str:
+    """An object as block YAML, one field per line, in order."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_ReadableDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=_NO_WRAP_WIDTH,
+        default_flow_style=False,
+    )
+    return text
+
+
+class _ReadableDumper(yaml.SafeDumper):
+    """Indented lists, no anchors, and the most readable style for each text."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_data(self, data: Any) -> yaml.Node:
+        if isinstance(data, str):
+            return self._represent_text(join_pieces([data]))
+        return super().represent_data(data)
+
+    def _represent_text(self, text: str) -> yaml.Node:
+        style = None
+        if _UNUSUAL_LINE_END.search(text):
+            style = '"'
+        elif "\n" in text:
+            style = "|"
+        elif _YAML_NUMBER.fullmatch(text):
+            style = "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)

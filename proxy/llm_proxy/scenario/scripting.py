@@ -32,6 +32,7 @@ from llm_proxy.scenario.choosing import ChosenScenario, MatchContext, context_vi
 from llm_proxy.scenario.documents.document import (
     ANY_TURN,
     FAILURE_STATUSES,
+    SIGNATURE_FIELDS,
     ChunkSpec,
     FailureStatus,
     FinalReportResponse,
@@ -94,7 +95,6 @@ _DEFAULT_OUTPUT_TOKENS: Final = 32
 """The default token counts of a response without scripted `usage`."""
 _MAX_EXACT_INT: Final = 2**53
 
-_SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
 _REDACTED_FIELDS: Final = (
     *("redactedData", "redacted_data", "data"),
     *("encrypted_content", "encryptedContent", "reasoningEncryptedContent"),
@@ -398,9 +398,9 @@ def _reasoning_part(reasoning: ReasoningSpec, context: MatchContext) -> Reasonin
     texts = {name: value for name, value in fields.items() if isinstance(value, str) and value}
     signature, redacted = (
         next((texts[name] for name in names if name in texts), None)
-        for names in (_SIGNATURE_FIELDS, _REDACTED_FIELDS)
+        for names in (SIGNATURE_FIELDS, _REDACTED_FIELDS)
     )
-    known_names = {*_SIGNATURE_FIELDS, *_REDACTED_FIELDS}
+    known_names = {*SIGNATURE_FIELDS, *_REDACTED_FIELDS}
     other_fields = tuple(item for item in fields.items() if item[0] not in known_names)
     return Reasoning(reasoning.text, signature, redacted, other_fields)
 

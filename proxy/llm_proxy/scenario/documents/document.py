@@ -37,6 +37,8 @@ TurnNumber = Annotated[
     int,
     field_metadata("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
 ]
+SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
+"""The names of a signature of reasoning in `provider_metadata`."""
 ANY_TURN: Final = "any"
 """The `turn` of a step that answers every turn without a step of its own."""
 TurnNumberOrAny = Annotated[

@@ -24,6 +24,7 @@ from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import (
     ANY_TURN,
     FAILURE_STATUSES,
+    SIGNATURE_FIELDS,
     ChunkSpec,
     MockSpec,
     PartsResponse,
@@ -53,7 +54,6 @@ _BASE64_SIGNATURE_KEYS: Final = tuple(
     )
 )
 """The keys of `provider_metadata` under which a signature must be base64."""
-_SIGNATURE_FIELDS: Final = ("thoughtSignature", "thought_signature", "signature")
 _MAX_REASON_CHARS: Final = 100
 """The most characters of an error's reason in a message."""
 _MAX_REPEAT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
@@ -269,7 +269,7 @@ def _check_call_ids(field: str, items: Iterable[object]) -> _Findings:
 def _check_signature(reasoning: ReasoningSpec) -> _Findings:
     for provider in _BASE64_SIGNATURE_KEYS:
         fields: Mapping[str, Any] = reasoning.provider_metadata.get(provider, {})
-        for name in _SIGNATURE_FIELDS:
+        for name in SIGNATURE_FIELDS:
             signature = fields.get(name)
             try:
                 if isinstance(signature, str):
