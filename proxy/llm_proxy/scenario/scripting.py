@@ -100,18 +100,20 @@ _REDACTED_FIELDS: Final = (
     *("encrypted_content", "encryptedContent", "reasoningEncryptedContent"),
 )
 
-_FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
-    **dict.fromkeys(("stop", "end_turn", "eos", "complete", "completed"), FinishReason.STOP),
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), FinishReason.LENGTH),
-    **dict.fromkeys(
-        ("tool_calls", "tool_call", "tool_use", "function_call"), FinishReason.TOOL_CALLS
-    ),
-    **dict.fromkeys(("content_filter", "safety"), FinishReason.CONTENT_FILTER),
-    "stop_sequence": FinishReason.STOP_SEQUENCE,
-    "refusal": FinishReason.REFUSAL,
-    "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
-    "pause_turn": FinishReason.PAUSED,
-    "error": FinishReason.ERROR,
+_FINISH_BY_REASON: Final = {
+    reason: finish
+    for finish, reasons in (
+        (FinishReason.STOP, "stop end_turn eos complete completed"),
+        (FinishReason.LENGTH, "length max_tokens max_output_tokens"),
+        (FinishReason.TOOL_CALLS, "tool_calls tool_call tool_use function_call"),
+        (FinishReason.CONTENT_FILTER, "content_filter safety"),
+        (FinishReason.STOP_SEQUENCE, "stop_sequence"),
+        (FinishReason.REFUSAL, "refusal"),
+        (FinishReason.CONTEXT_FULL, "model_context_window_exceeded"),
+        (FinishReason.PAUSED, "pause_turn"),
+        (FinishReason.ERROR, "error"),
+    )
+    for reason in reasons.split()
 }
 """Finish reasons of all providers, in lower case with underscores."""
 
@@ -428,19 +430,13 @@ def _response_parts(response: Response, context: MatchContext) -> Iterator[Part]
         case FinalReportResponse():
             if response.assistant_text:
                 yield Text(response.assistant_text)
-            arguments = {
-                "status": response.status,
-                "report_format": response.report_format or UNSET,
-                "report_content": response.report_content,
-                "content_json": response.report_content_json,
-            }
-            yield ToolCall(
-                _FINAL_REPORT_CALL_ID,
-                _FINAL_REPORT_TOOL,
-                json_stringify(
-                    {name: value for name, value in arguments.items() if value is not UNSET}
-                ),
-            )
+            arguments = {"status": response.status}
+            if response.report_format:
+                arguments["report_format"] = response.report_format
+            arguments["report_content"] = response.report_content
+            if response.report_content_json is not UNSET:
+                arguments["content_json"] = response.report_content_json
+            yield ToolCall(_FINAL_REPORT_CALL_ID, _FINAL_REPORT_TOOL, json_stringify(arguments))
         case StructuredResponse(values=values):
             generated: Json = dict(values)
             if (schema := context.conversation.response_schema) is not None:
