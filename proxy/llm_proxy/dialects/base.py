@@ -226,7 +226,10 @@ class Dialect(ABC):
         context: EncodeContext,
     ) -> tuple[tuple[Turn, ...], DialectResponse]:
         """The prepared turns and the response; no turns and an error where it replaces them."""
-        encoding.check_count(turns, wire_format)
+        if not turns or (len(turns) > 1 and not wire_format.has_choices):
+            raise NotRepresentable(
+                f"{wire_format.dialect} answers in one turn, and this is {len(turns)}"
+            )
         failure = encoding.first_failure(turns)
         if failure is not None and not wire_format.is_streamed:
             failed_turn = next(turn for turn in turns if turn.failure)

@@ -48,14 +48,6 @@ PART_LABELS: Final = {
 }
 
 
-def check_count(turns: Sequence[Turn], wire_format: WireFormat) -> None:
-    """Raises `NotRepresentable` for several turns where the format has one, and for none."""
-    if not turns or (len(turns) > 1 and not wire_format.has_choices):
-        raise NotRepresentable(
-            f"{wire_format.dialect} answers in one turn, and this is {len(turns)}"
-        )
-
-
 def first_failure(turns: Sequence[Turn]) -> Failure | None:
     """The failure of a response with these turns, without lone surrogates."""
     failure = next((turn.failure for turn in turns if turn.failure), None)

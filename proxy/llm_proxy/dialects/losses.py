@@ -103,9 +103,13 @@ def _lost_of_parts(
 def _lost_of_turn(
     given: Turn, prepared: Turn, decoded: Turn, first: Turn, wire_format: WireFormat
 ) -> Iterator[str]:
-    before, after = _kinds(prepared), _kinds(decoded)
+    before, after = (
+        [kind for kind, _ in groupby(turn.parts, key=type)] for turn in (prepared, decoded)
+    )
+    decoded_kinds = map(type, decoded.parts)
+    is_in_order = all(type(part) in decoded_kinds for part in prepared.parts)  # or with more
     is_reordered = before != after and set(before) == set(after)  # else a kind is new, or lost
-    if is_reordered and not _has_all_in_order(prepared, decoded):
+    if is_reordered and not is_in_order:
         yield "the order of parts"
     awaits_client = wire_format.awaits_client(prepared.parts)
     wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
@@ -132,14 +136,3 @@ def _content(part: Part) -> tuple[Json, ...]:
 
 def _metadata_names(parts: Sequence[Part]) -> set[str]:
     return {name for part in parts for name, _ in part.metadata}
-
-
-def _has_all_in_order(prepared: Turn, decoded: Turn) -> bool:
-    """Whether the decoded parts are of the kinds of the prepared ones, but for more in between."""
-    kinds = map(type, decoded.parts)
-    return all(type(part) in kinds for part in prepared.parts)
-
-
-def _kinds(turn: Turn) -> list[type[Part]]:
-    """The kinds of the parts in order, each run of one kind once."""
-    return [kind for kind, _ in groupby(turn.parts, key=type)]

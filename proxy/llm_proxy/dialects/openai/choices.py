@@ -294,7 +294,7 @@ class ChoicesDialect(family.OpenAIDialect):
         """Chunks up to `[DONE]`, or one document; each turn is one choice."""
         options = _response_options(request, context)
         if options.stream:
-            return family.stream_response(self.encode_events(turns, options), context)
+            return self.stream_response(self.encode_events(turns, options), context)
         choices = [
             _choice(self.choice_with_content(at, content, streamed=False), turn)
             for at, turn in enumerate(turns)
@@ -302,7 +302,7 @@ class ChoicesDialect(family.OpenAIDialect):
         ]
         envelope = _envelope(turns[0], self.object_types[0], context)
         document = {**envelope, "choices": choices, "usage": USAGE.encode(turns[0].usage)}
-        return family.json_response(document, context)
+        return self.json_response(document, context)
 
     def encode_events(self, turns: Sequence[Turn], options: ResponseOptions) -> Iterator[bytes]:
         """The events of a stream; failure and usage are those of the first turn."""

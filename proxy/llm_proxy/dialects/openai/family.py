@@ -107,28 +107,48 @@ class OpenAIDialect(Dialect):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error in the format of the context's provider."""
-        return error_response(status, failure, context, retry_after)
+        """An HTTP error in the format of the context's provider; missing fields get defaults."""
+        variant = provider_variant(context.provider)
+        document = error_fields(with_status_defaults(status, failure, variant), variant)
+        value = {"object": "error", **document} if variant.has_flat_errors else {"error": document}
+        if retry_after is None:
+            return self.json_response(value, context, status)
+        delays = (
+            ("retry-after", str(ceil(retry_after))),
+            ("retry-after-ms", f"{retry_after * 1000:.0f}"),
+        )
+        return self.json_response(value, context, status, delays)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The `x-ratelimit-*` headers of requests and tokens."""
-        return _rate_limit_headers(context)
+        limits = context.account_limits or AccountLimits()
+        return tuple(
+            (f"x-ratelimit-{label}-{name}", value)
+            for name, window in limits.named_windows
+            for label, value in (
+                ("limit", str(window.limit)),
+                ("remaining", str(window.remaining)),
+                ("reset", _format_go_duration(window.reset_s)),
+            )
+        )
 
+    def json_response(
+        self, document: Document, context: EncodeContext, status: int = 200, headers: Headers = ()
+    ) -> DialectResponse:
+        """A JSON document, with the headers of every response before these."""
+        all_headers = (*self._common_headers(context), *headers)
+        return response_encoding.json_response(document, all_headers, status)
 
-def error_response(
-    status: int, failure: Failure, context: EncodeContext, retry_after_s: float | None = None
-) -> DialectResponse:
-    """An HTTP error in the format of the context's provider; missing fields get defaults."""
-    variant = provider_variant(context.provider)
-    document = error_fields(with_status_defaults(status, failure, variant), variant)
-    value = {"object": "error", **document} if variant.has_flat_errors else {"error": document}
-    if retry_after_s is None:
-        return json_response(value, context, status)
-    times = (
-        ("retry-after", str(ceil(retry_after_s))),
-        ("retry-after-ms", f"{retry_after_s * 1000:.0f}"),
-    )
-    return json_response(value, context, status, times)
+    def stream_response(self, messages: Iterable[bytes], context: EncodeContext) -> DialectResponse:
+        """A stream of events, with the headers of every response."""
+        content_type = f"{sse.CONTENT_TYPE}; charset=utf-8"
+        return response_encoding.stream_response(
+            "sse", content_type, messages, self._common_headers(context)
+        )
+
+    def _common_headers(self, context: EncodeContext) -> Headers:
+        request_id = context.fake_identifier("req_", length=32)
+        return ("x-request-id", request_id), *self.rate_limit_headers(context)
 
 
 def with_status_defaults(status: int, failure: Failure, variant: ProviderVariant) -> Failure:
@@ -144,40 +164,6 @@ def error_fields(failure: Failure, variant: ProviderVariant) -> Document:
     is_numeric = variant.has_numeric_error_codes and _NUMERIC_CODE.fullmatch(failure.code)
     code = int(failure.code) if is_numeric else failure.code or None
     return {"message": failure.message, "type": failure.type or None, "param": None, "code": code}
-
-
-def json_response(
-    document: Document, context: EncodeContext, status: int = 200, headers: Headers = ()
-) -> DialectResponse:
-    """A JSON document, with the headers of every response before these."""
-    all_headers = (*_common_headers(context), *headers)
-    return response_encoding.json_response(document, all_headers, status)
-
-
-def stream_response(messages: Iterable[bytes], context: EncodeContext) -> DialectResponse:
-    """A stream of events, with the headers of every response."""
-    content_type = f"{sse.CONTENT_TYPE}; charset=utf-8"
-    return response_encoding.stream_response(
-        "sse", content_type, messages, _common_headers(context)
-    )
-
-
-def _common_headers(context: EncodeContext) -> Headers:
-    request_id = context.fake_identifier("req_", length=32)
-    return ("x-request-id", request_id), *_rate_limit_headers(context)
-
-
-def _rate_limit_headers(context: EncodeContext) -> Headers:
-    limits = context.account_limits or AccountLimits()
-    return tuple(
-        (f"x-ratelimit-{label}-{name}", value)
-        for name, window in limits.named_windows
-        for label, value in (
-            ("limit", str(window.limit)),
-            ("remaining", str(window.remaining)),
-            ("reset", _format_go_duration(window.reset_s)),
-        )
-    )
 
 
 def _format_go_duration(duration_s: float) -> str:

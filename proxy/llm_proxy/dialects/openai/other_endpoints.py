@@ -126,7 +126,9 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
     """Judges the completeness of a successful response that is not SSE."""
     has_transcript: bool = False
     """Whether its documents may hold a transcript."""
-    respond: Callable[[Request, EncodeContext], DialectResponse | None] | None = None
+    respond: (
+        Callable[[family.OpenAIDialect, Request, EncodeContext], DialectResponse | None] | None
+    ) = None
     """Makes the response where nothing was recorded; None where none can be made."""
 
     def matches(self, request: Request) -> bool:
@@ -205,7 +207,7 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
         """The response that the endpoint makes without a recording, or None."""
-        return self.respond(request, context) if self.respond else None
+        return self.respond(self, request, context) if self.respond else None
 
 
 def form_field_value(request: Request, name: str) -> str:
@@ -287,7 +289,9 @@ def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
     return (turn,)
 
 
-def _models_response(request: Request, context: EncodeContext) -> DialectResponse | None:
+def _models_response(
+    dialect: family.OpenAIDialect, request: Request, context: EncodeContext
+) -> DialectResponse | None:
     """All models of the context, or the one in the path; any exists where the context has none.
 
     None for a method other than GET: deleting a model is not simulated.
@@ -298,22 +302,24 @@ def _models_response(request: Request, context: EncodeContext) -> DialectRespons
     name = unquote(quoted_name)
     if separator and context.models and name not in context.models:
         message = f"The model `{name}` does not exist or you do not have access to it."
-        return family.error_response(404, Failure(message), context)
+        return dialect.error_response(404, Failure(message), context)
     created = context.created_unix_s
     models = [
         {"id": model, "object": "model", "created": created, "owned_by": "test-llm"}
         for model in ([name] if separator else context.models)
     ]
     document = models[0] if separator else {"object": "list", "data": models}
-    return family.json_response(document, context)
+    return dialect.json_response(document, context)
 
 
-def _embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
+def _embeddings_response(
+    dialect: family.OpenAIDialect, request: Request, context: EncodeContext
+) -> DialectResponse:
     """A fake vector for each text or token list, base64 if requested; 400 without input."""
     body = parse_object(request.body)
     texts = _embedding_inputs(body.get("input"))
     if not texts:
-        return family.error_response(400, Failure("'input' has no text to embed."), context)
+        return dialect.error_response(400, Failure("'input' has no text to embed."), context)
     model = get_text(body, "model")
     dimensions = get_integer(body, "dimensions") or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
@@ -327,7 +333,7 @@ def _embeddings_response(request: Request, context: EncodeContext) -> DialectRes
     total = sum(map(estimates_and_fakes.estimated_token_count, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
     document = {"object": "list", "data": data, "model": model, "usage": usage}
-    return family.json_response(document, context)
+    return dialect.json_response(document, context)
 
 
 def _embedding_inputs(value: Json) -> list[str]:
@@ -343,7 +349,9 @@ def _embedding_inputs(value: Json) -> list[str]:
             return []
 
 
-def _moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
+def _moderations_response(
+    dialect: family.OpenAIDialect, request: Request, context: EncodeContext
+) -> DialectResponse:
     """A moderation response with one result per input, none of them flagged."""
     body = parse_object(request.body)
     count = max(len(_embedding_inputs(body.get("input"))), 1)
@@ -358,7 +366,7 @@ def _moderations_response(request: Request, context: EncodeContext) -> DialectRe
         "model": get_text(body, "model") or "omni-moderation-latest",
         "results": [result] * count,
     }
-    return family.json_response(document, context)
+    return dialect.json_response(document, context)
 
 
 def _build_endpoint(

@@ -59,7 +59,6 @@ from llm_proxy.turns import (
     FinishReason,
     Json,
     Media,
-    Part,
     Reasoning,
     Refusal,
     Text,
@@ -329,7 +328,9 @@ class OpenAIResponses(family.OpenAIDialect):
             is_sent_empty=output_items.is_sent_empty,
             merged=frozenset(),
             id_prefix="resp_",
-            awaits_client=_awaits_tool_results,
+            awaits_client=lambda parts: output_items.awaits_tool_results(
+                output_items.encode_items(parts)
+            ),
         )
 
     def encode_turns(
@@ -378,9 +379,9 @@ class OpenAIResponses(family.OpenAIDialect):
         if is_compaction:
             names = ("id", "object", "created_at", "output", "usage")
             final["object"] = "response.compaction"
-            return family.json_response({name: final[name] for name in names}, context)
+            return self.json_response({name: final[name] for name in names}, context)
         if not self.streams(request):
-            return family.json_response(final, context)
+            return self.json_response(final, context)
         [after, *_] = parse_qs(request.query).get("starting_after", [""])
         resumed_after = int(after) if _SEQUENCE_NUMBER.fullmatch(after) else -1
         events = enumerate(_encode_events(turn, initial, final, failure, body, context))
@@ -394,7 +395,7 @@ class OpenAIResponses(family.OpenAIDialect):
             for number, (kind, fields) in events
             if number > resumed_after
         )
-        return family.stream_response(messages, context)
+        return self.stream_response(messages, context)
 
     def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -412,17 +413,13 @@ class OpenAIResponses(family.OpenAIDialect):
             texts = _collect_strings([body.get(name) for name in _COUNTED_FIELDS], _MAX_DEPTH + 1)
             count = estimates_and_fakes.estimated_token_count("".join(texts))
             document = {"object": "response.input_tokens", "input_tokens": count}
-            return family.json_response(document, context)
+            return self.json_response(document, context)
         stored = _STORED_RESPONSE_PATH.search(request.path)
         if stored is None:
             return None
         message = f"Response with id '{unquote(stored['id'])}' not found."
         failure = Failure(message, "invalid_request_error", "not_found")
-        return family.error_response(404, failure, context)
-
-
-def _awaits_tool_results(parts: Sequence[Part]) -> bool:
-    return output_items.awaits_tool_results(output_items.encode_items(parts))
+        return self.error_response(404, failure, context)
 
 
 def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
