@@ -38,7 +38,6 @@ _DIMENSIONS_BY_MODEL: Final = (("light", 384), ("v4", 1536))
 _DEFAULT_DIMENSIONS: Final = 1024
 _FLOAT: Final = "float"
 
-
 _PIECE: Final = re.compile(r"[\x00-\x7f]{1,4}|[^\x00-\x7f]")
 _PACKED_OFFSET: Final = 0x110000
 """Ids below are code points; ids above pack ASCII characters, seven bits each."""
@@ -53,6 +52,7 @@ _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 def operation_result(operation: str, fields: Fields, context: EncodeContext) -> Document | None:
     """The response to an operation that is no chat, such as `v2/embed`; None for unknown ones."""
     version, _, name = operation.partition("/")
+    billed_units: dict[str, int] = {}
     match name:
         case "embed":
             document = _embed_response_fields(fields, version)
@@ -69,16 +69,15 @@ def operation_result(operation: str, fields: Fields, context: EncodeContext) -> 
         case "tokenize":
             pieces = token_strings(get_text(fields, "text"))
             document = {"tokens": list(map(token_id, pieces)), "token_strings": pieces}
-            billed_units = {}
         case "detokenize":
             numbers = map(first_integer, get_items(fields, "tokens"))
             document = {"text": detokenize(-1 if number is None else number for number in numbers)}
-            billed_units = {}
         case _:
             return None
-    meta: Document = {"api_version": {"version": version.removeprefix("v")}}
-    if billed_units:
-        meta["billed_units"] = billed_units
+    meta = {
+        "api_version": {"version": version.removeprefix("v")},
+        **({"billed_units": billed_units} if billed_units else {}),
+    }
     return {**document, "meta": meta}
 
 

@@ -161,9 +161,9 @@ def decode_turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
         for fields in (document, response):
             for source in get_objects(fields, "documents"):
                 sources_by_id[get_text(source, "id")] = chat_v2.decode_source(source)
-            if meta := get_object(fields, "meta"):
-                usage = chat_v2.decode_usage(meta) or usage
-                metadata.update(chat_v2.decode_usage_metadata(meta))
+            counts, usage_metadata = chat_v2.decode_usage(get_object(fields, "meta"))
+            usage = counts or usage
+            metadata.update(usage_metadata)
             failure = failure or chat_v2.decode_failure(fields)
             metadata.update(select_metadata(fields, _RESPONSE_METADATA))
             response_id = response_id or value_as_text(

@@ -201,9 +201,10 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
         response_id = response_id or get_text(document, "id")
         raw = get_text(fields, "finish_reason") or raw
         failure = failure or decode_failure(fields)
-        if counts := get_object(fields, "usage"):
-            usage = decode_usage(counts) or usage
-            metadata.update(decode_usage_metadata(counts))
+        if usage_fields := get_object(fields, "usage"):
+            counts, usage_metadata = decode_usage(usage_fields)
+            usage = counts or usage
+            metadata.update(usage_metadata)
     metadata[_CITATIONS] = non_text_citations
     return Turn(
         fragments.joined_parts(),
@@ -238,22 +239,17 @@ def _as_object_list(value: Json) -> list[Fields]:
     return [value] if isinstance(value, dict) else array_objects(value)
 
 
-def decode_usage(fields: Fields) -> Usage | None:
-    """The counts in `usage` (version 2) or `meta` (version 1).
+def decode_usage(fields: Fields) -> tuple[Usage | None, Metadata]:
+    """The counts and the turn's metadata in `usage` (version 2) or `meta` (version 1).
 
     `tokens` counts what the model read and wrote; `billed_units` counts less, and is the only
     one that `/v1/generate` has.
     """
-    counts = get_object(fields, "tokens") or get_object(fields, _BILLED_UNITS)
-    return _USAGE.decode({**fields, "tokens": dict(counts)}) if counts else None
-
-
-def decode_usage_metadata(fields: Fields) -> Metadata:
-    """The turn's metadata in `usage` (version 2) or `meta` (version 1)."""
     tokens = get_object(fields, "tokens")
+    counts = tokens or get_object(fields, _BILLED_UNITS)
     return (
-        *select_metadata(fields, _USAGE_METADATA),
-        *select_metadata(tokens, _TOKENS_METADATA),
+        _USAGE.decode({**fields, "tokens": dict(counts)}) if counts else None,
+        (*select_metadata(fields, _USAGE_METADATA), *select_metadata(tokens, _TOKENS_METADATA)),
     )
 
 

@@ -41,14 +41,12 @@ from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Turn
 
 _V2_CHAT: Final = "v2/chat"
-_V1_CHAT: Final = "v1/chat"
-_V1_GENERATE: Final = "v1/generate"
 _PATH: Final = re.compile(r"(?P<before>/.*)?/(?P<operation>v[12]/[a-z]+)")
 _MODELS_PATH: Final = re.compile(r"/v1/models(/[^/]+)?")
 
 _DISTINCTIVE_FIELDS: Final = {
-    _V1_CHAT: ("message",),
-    _V1_GENERATE: ("prompt",),
+    "v1/chat": ("message",),
+    "v1/generate": ("prompt",),
     "v1/embed": ("texts", "images"),
     "v1/rerank": (),
     "v1/tokenize": ("text",),
@@ -72,7 +70,6 @@ _V1_RESPONSE_FIELDS: Final = frozenset(
 )
 _V2_RESPONSE_FIELDS: Final = frozenset(("delta", "message", "finish_reason", "error"))
 """A document with no field of either set holds no turn."""
-
 
 _NOT_FOUND_MESSAGE: Final = (
     "not found, make sure the correct model ID was used and that you have access to the model."
@@ -135,11 +132,11 @@ class Cohere(Dialect):
         if not body or request.method != "POST":
             return None
         match _operation_of(request):
-            case operation if operation == _V2_CHAT:
+            case "v2/chat":
                 return chat_v2.decode_request(body)
-            case operation if operation == _V1_CHAT:
+            case "v1/chat":
                 return chat_v1.decode_request(body)
-            case operation if operation == _V1_GENERATE:
+            case "v1/generate":
                 sampling = body.get("temperature"), body.get("p")
                 return request_decoding.prompt_conversation(body.get("prompt"), *sampling)
             case _:
@@ -206,7 +203,7 @@ class Cohere(Dialect):
     def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> WireFormat:
-        """That of the request's chat version."""
+        """That of chats of version 2: other responses are not encoded."""
         if (operation := _operation_of(request)) != _V2_CHAT:
             raise NotRepresentable(f"cohere tells no turn on /{operation}, only on /{_V2_CHAT}")
         return chat_v2.wire_format(stream=self.streams(request))
@@ -269,7 +266,7 @@ class Cohere(Dialect):
                 return self.error_response(404, failure, context)
             return self._json_response(auxiliary_responses.models(name, context), context)
         operation = _operation_of(request)
-        if operation in (_V2_CHAT, _V1_CHAT, _V1_GENERATE):
+        if operation in (_V2_CHAT, "v1/chat", "v1/generate"):
             return None
         fields = parse_object(request.body)
         if document := auxiliary_responses.operation_result(operation, fields, context):

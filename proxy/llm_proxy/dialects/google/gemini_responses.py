@@ -120,9 +120,9 @@ class ResponseOptions:
     """How a request wants its response to be encoded."""
 
     codec: ResponseCodec
-    is_code_assist_wrapped: bool = False
+    is_code_assist_wrapped: bool
     """Whether each document is the `response` of another (Code Assist)."""
-    recitation_field: str = "citationSources"
+    recitation_field: str
     """The field of `citationMetadata` that lists recitations."""
 
 
@@ -357,11 +357,9 @@ def _usage_at_chunk(usage: Document, number: int, count: int) -> Document:
         return usage
     output = usage.get(_OUTPUT, 0) * number // count
     total = usage.get(_INPUT, 0) + output + usage.get(_REASONING, 0)
-    so_far = usage | {_TOTAL: min(total, usage[_TOTAL])}
-    if output:
-        so_far[_OUTPUT] = output
-    else:
-        so_far.pop(_OUTPUT, None)
+    so_far = usage | {_TOTAL: min(total, usage[_TOTAL]), _OUTPUT: output}
+    if not output:
+        del so_far[_OUTPUT]
     return so_far
 
 
@@ -377,9 +375,10 @@ def _encode_candidate_chunks(
         pieces = [gemini_parts.encode_parts(parts)]
     else:
         pieces = list(gemini_parts.encode_part_chunks(parts, context.split_text))
+        last_part = pieces[-1][-1] if pieces else {}
         if not pieces:
             pieces = [[{"text": ""}] if turn.failure else []]
-        elif turn.failure is None and not _ends_in_visible_text(pieces[-1]):
+        elif turn.failure is None and ("text" not in last_part or "thought" in last_part):
             pieces.append([{"text": ""}])
     chunks: list[Document] = [{"content": {"parts": piece, "role": "model"}} for piece in pieces]
     if not pieces[-1]:
@@ -395,7 +394,3 @@ def _encode_candidate_chunks(
             chunks[-1][GROUNDING] = sources.pop(GROUNDING, {}) | grounding
         chunks[-1] |= sources
     return [{**chunk, "index": index} for chunk in chunks]
-
-
-def _ends_in_visible_text(parts: list[Document]) -> bool:
-    return "text" in parts[-1] and "thought" not in parts[-1]

@@ -170,10 +170,9 @@ def wire_format(path: str, *, stream: bool) -> WireFormat:
 
 def _representable_part(part: Part) -> Part | None:
     """The part; None for media that is no inline image."""
-    is_image = (
-        isinstance(part, Media) and part.media_type.startswith("image/") and bool(part.base64)
-    )
-    return part if is_image or not isinstance(part, Media) else None
+    if isinstance(part, Media) and not (part.base64 and part.media_type.startswith("image/")):
+        return None
+    return part
 
 
 def decode_turn(lines: Sequence[Fields]) -> Turn:
