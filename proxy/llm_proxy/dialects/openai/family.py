@@ -19,7 +19,16 @@ import orjson
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, parse_object
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
+    object_fields,
+    parse_object,
+    str_or_empty,
+)
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant, provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors
@@ -94,6 +103,21 @@ class OpenAIDialect(Dialect):
         """The body's `model`, else the Azure deployment in the path; empty without either."""
         deployment = _AZURE_DEPLOYMENT_PATH.search(request.path)
         return super().model(request) or (unquote(deployment[1]) if deployment else "")
+
+    def output_chars(self, codec: str, message: bytes) -> int:
+        """The characters of a delta; an audio delta or a partial image counts as one."""
+        if codec != "sse":
+            return 0
+        fields = decode_event(message)
+        kind = event_type(message, fields)
+        if not kind.endswith((".delta", ".partial_image")):
+            return 0
+        if kind.endswith(".audio.delta"):  # base64, not text
+            return 1
+        delta = fields.get("delta")
+        blocks = get_objects(object_fields(delta), "content")  # of an assistant's message
+        texts = (get_string(get_object(block, "text"), "value") for block in blocks)
+        return max(len(str_or_empty(delta) or get_string(fields, "text") or "".join(texts)), 1)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""
@@ -194,6 +218,11 @@ def decode_event(message: bytes) -> Fields:
     else:  # a bare document labelled as a stream
         document = parse_object(message)
     return wrap_error_object(document)
+
+
+def event_type(message: bytes, fields: Fields) -> str:
+    """The `type` among the fields of an event, else the name of the event."""
+    return get_text(fields, "type") or sse.parse_event(message).event_type
 
 
 def wrap_error_object(document: Fields) -> Fields:

@@ -33,14 +33,11 @@ from llm_proxy.dialects.lenient_json import (
     compact_json,
     get_integer,
     get_object,
-    get_objects,
     get_string,
     get_text,
     join_pieces,
-    object_fields,
     parse_object,
     select_metadata,
-    str_or_empty,
 )
 from llm_proxy.dialects.openai import family
 from llm_proxy.dialects.response_encoding import Document
@@ -90,8 +87,7 @@ _FINAL_EVENT_TYPES: Final = frozenset(
 )
 _NONFINAL_TYPE_SUFFIXES: Final = (".delta", ".segment", ".partial_image")
 """Suffixes of event types that never end a stream."""
-_OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
-"""Suffixes of event types that add to the output."""
+
 
 _BOUNDARY: Final = re.compile(
     r'multipart/form-data\s*;.*?\bboundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE
@@ -177,7 +173,7 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
             fields = family.decode_event(message)
             if error := fields.get("error"):
                 return json_api.completed_by_error(json_api.decode_failure(error))
-            kind = _event_type(message, fields)
+            kind = family.event_type(message, fields)
             if kind in _FINAL_EVENT_TYPES:
                 return Completeness(is_complete=True, reason=kind)
             if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
@@ -192,16 +188,6 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
             return (Turn((), failure=json_api.decode_http_error(response)),)
         is_decoded = self.has_transcript or response.codec_name == "sse"
         return decode_transcription(response) if is_decoded else ()
-
-    def output_chars(self, codec: str, message: bytes) -> int:
-        """The characters of a delta; an audio delta or a partial image counts as one."""
-        fields = family.decode_event(message) if codec == "sse" else {}
-        if not _event_type(message, fields).endswith(_OUTPUT_TYPE_SUFFIXES):
-            return 0
-        delta = fields.get("delta")
-        blocks = get_objects(object_fields(delta), "content")  # of an assistant's message
-        texts = (get_string(get_object(block, "text"), "value") for block in blocks)
-        return max(len(str_or_empty(delta) or get_string(fields, "text") or "".join(texts)), 1)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -227,10 +213,6 @@ def form_field_value(request: Request, name: str) -> str:
         if blank and name_match and (name_match[1] or name_match[2] or b"") == name.encode():
             return value.removesuffix(b"\r\n").decode("utf-8", "replace")
     return ""
-
-
-def _event_type(message: bytes, fields: Fields) -> str:
-    return get_text(fields, "type") or sse.parse_event(message).event_type
 
 
 def _completeness_by_content_type(response: DialectResponse) -> Completeness:

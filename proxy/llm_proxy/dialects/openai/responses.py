@@ -84,11 +84,6 @@ _STORED_RESPONSE_PATH: Final = re.compile(
 )
 _SEQUENCE_NUMBER: Final = re.compile("[0-9]{1,9}")
 
-_OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
-"""Suffixes of event types that add to the output."""
-_BINARY_DELTA_SUFFIX: Final = ".audio.delta"
-"""The suffix of event types whose delta is base64, not text."""
-
 _COUNTED_FIELDS: Final = ("instructions", "input", "tools", "text")
 """The fields of a request whose strings are counted."""
 _UNCOUNTED_FIELDS: Final = frozenset(
@@ -273,18 +268,6 @@ class OpenAIResponses(family.OpenAIDialect):
         )
         return (turn,)
 
-    def output_chars(self, codec: str, message: bytes) -> int:
-        """The characters of a delta; an audio delta or a partial image counts as one."""
-        if codec != "sse":
-            return 0
-        fields = family.decode_event(message)
-        kind = get_string(fields, "type")
-        if not kind.endswith(_OUTPUT_TYPE_SUFFIXES):
-            return 0
-        if kind.endswith(_BINARY_DELTA_SUFFIX):
-            return 1
-        return max(len(get_string(fields, "delta")), 1)
-
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty input, without instructions or tools."""
         options = {"stream": True} if stream else {}
@@ -430,8 +413,7 @@ def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
             status = get_text(event, "status")
             yield f"response.{status}", {"response": dict(event)}
         elif event:
-            kind = get_text(event, "type")
-            yield kind or sse.parse_event(message).event_type, event
+            yield family.event_type(message, event), event
 
 
 def _decode_failure(kind: str, event: Fields) -> Failure | None:
