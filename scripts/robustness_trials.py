@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from kill_trials import SURVIVAL_DELAY_S, KillVerdict, run_kill_trial
 from trial_runner import trial_environment
 from trial_verdicts import TrialVerdict, judge_trials
-from upstream_endings import CASES, Case, Client, Trial
+from upstream_endings import CASES, Client, Trial
 
 MAX_NOTICE_S: Final = 1.0
 """Seconds within which every end except a client's own must be noticed."""
@@ -87,7 +87,11 @@ async def _run_ending_trials(options: argparse.Namespace) -> bool:
         for client_label, client, is_finishing in CLIENT_ROWS:
             if options.case not in f"{case.name}, {client_label}":
                 continue
-            verdicts = await _run_trials(case, client, options, is_finishing=is_finishing)
+            trials = [Trial(case, client, seed, is_finishing) for seed in options.seeds]
+            with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
+                async with trial_environment(Path(folder), case, finishing=is_finishing) as field:
+                    await field.run(trials)
+                verdicts = judge_trials(Path(folder), field, trials)
             row_failures = [
                 verdict
                 for verdict in verdicts
@@ -107,16 +111,6 @@ async def _run_ending_trials(options: argparse.Namespace) -> bool:
         lost = f"{verdict.lost_bytes} bytes lost"
         print(f"{verdict.trial.name}: {lost}, {notice_ms}; {verdict.problems}")
     return not failed
-
-
-async def _run_trials(
-    case: Case, client: Client, options: argparse.Namespace, *, is_finishing: bool
-) -> list[TrialVerdict]:
-    trials = [Trial(case, client, seed, is_finishing) for seed in options.seeds]
-    with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
-        async with trial_environment(Path(folder), case, finishing=is_finishing) as field:
-            await field.run(trials)
-        return judge_trials(Path(folder), field, trials)
 
 
 def _print_row(*cells: str) -> None:

@@ -54,7 +54,7 @@ class Plan:
     def encode_request(self, port: int, path: str = "", *headers: str) -> bytes:
         """The bytes of the request, with its own path or another, and with additional headers."""
         stored = self.cassette.request
-        target = path or (f"{stored.path}?{stored.query}" if stored.query else stored.path)
+        target = path or stored.request_target
         lines = [f"{stored.method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
         lines += [*(f"{name}: {value}" for name, value in stored.headers), *headers]
         lines += [f"Content-Length: {len(stored.body)}", "", ""]

@@ -27,7 +27,7 @@ _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 def meta_document(meta: CassetteMeta) -> dict[str, Any]:
     """The metadata of a cassette: its line 1."""
-    return dict(_cassette_line_document(meta))
+    return dict(msgspec.to_builtins(meta))
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
         **meta_document(cassette.meta),
         "outcome": outcome_document(cassette_outcome(cassette)),
         **request_line(cassette.request),
-        **_cassette_line_document(
+        **msgspec.to_builtins(
             {
                 "response": StoredHead.from_response_head(
                     cassette.response_head,
@@ -85,7 +85,7 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
             for message_arrival in message_arrivals(cassette.framed_messages, cassette.reads)
         ],
         "reads": [{"at": read.at_ms, "bytes": len(read.received_bytes)} for read in cassette.reads],
-        **_cassette_line_document({"end": cassette.response_end}),
+        **msgspec.to_builtins({"end": cassette.response_end}),
     }
 
 
@@ -115,10 +115,6 @@ def _nonempty_fields(value: Any) -> dict[str, Any]:
         if field_value not in (None, "", (), {}, []):
             document[field.name] = field_value
     return document
-
-
-def _cassette_line_document(line: Any) -> Any:
-    return msgspec.to_builtins(line)
 
 
 def read_json_object(name: str, form: str, empty_message: str = "") -> dict[str, Any]:

@@ -177,7 +177,7 @@ def _review_lines(library: Library, path: Path) -> Iterator[Line]:
 
 def _review_request_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     request = cassette.request
-    yield "request", _request_target(cassette)
+    yield "request", f"{request.method} {request.request_target}"
     yield from _header_lines(request.headers)
     if request.redacted_count:
         yield "", _replaced_secrets(request.redacted_count)
@@ -212,12 +212,6 @@ def _meta_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     yield "key", (meta.key, StyledText(f"  (rules {meta.key_rules_version})", "dim"))
 
 
-def _request_target(cassette: Cassette) -> str:
-    request = cassette.request
-    query = f"?{request.query}" if request.query else ""
-    return f"{request.method} {request.path}{query}"
-
-
 def _header_lines(headers: Headers, style: str = "") -> Iterator[LabelledLine]:
     for name, value in headers:
         yield "", StyledText(f"{name}: {value}", style)
@@ -231,7 +225,8 @@ def _request_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLine
     request = cassette.request
     size = f"{len(request.body):,} bytes" if request.body else "no body"
     notes = f"  ({size}{_replaced_secrets(request.redacted_count, ', ')})"
-    yield "request", (_request_target(cassette), StyledText(notes, "dim"))
+    target = f"{request.method} {request.request_target}"
+    yield "request", (target, StyledText(notes, "dim"))
     yield from _header_lines(request.headers, "dim")
     if (message := last_message(request.body)) is not None:
         role = f"{message.role}: " if message.role else ""
