@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -180,32 +181,24 @@ def _print_results(chaos_run: ChaosRun) -> None:
         for trial in chaos_run.trials
     ]
     print_table(_COLUMNS, rows)
-    for name, found in _findings_by_rule(chaos_run).items():
-        faults = "; ".join(trial.rule_text for trial, _ in found)
-        _, case = found[0]
-        if case.finding is not None:
-            heading = (StyledText(name, "bold"), f", under {display.escape_line(faults)}")
-            print_lines(["", heading])
-            print_lines(finding_lines(case, case.finding, _MAX_SHOWN_EVIDENCE))
-    print_note(_summary_line(chaos_run))
-
-
-def _findings_by_rule(chaos_run: ChaosRun) -> dict[str, list[tuple[FaultTrial, JudgedCase]]]:
-    cases_by_rule: dict[str, list[tuple[FaultTrial, JudgedCase]]] = {}
-    for trial in chaos_run.trials:
+    cases_by_rule: dict[str, dict[int, JudgedCase]] = {}
+    for number, trial in enumerate(chaos_run.trials):
         for case in trial.verdict.cases_at_or_above(chaos_run.failing_level):
-            items = cases_by_rule.setdefault(case.rule.name, [])
-            if all(fault_trial is not trial for fault_trial, _ in items):
-                items.append((trial, case))
-    return cases_by_rule
+            cases_by_rule.setdefault(case.rule.name, {}).setdefault(number, case)
+    for name, case_by_trial in cases_by_rule.items():
+        first_case = next(iter(case_by_trial.values()))
+        if first_case.finding is not None:
+            rules = (chaos_run.trials[number].rule_text for number in case_by_trial)
+            faults = display.escape_line("; ".join(rules))
+            print_lines(["", (StyledText(name, "bold"), f", under {faults}")])
+            print_lines(finding_lines(first_case, first_case.finding, _MAX_SHOWN_EVIDENCE))
+    print_note(_summary_line(chaos_run))
 
 
 def _summary_line(chaos_run: ChaosRun) -> str:
     tried = [trial for trial in chaos_run.trials if trial.rule_text != BASELINE_NAME]
-    counts = [
-        (kind, sum(fault_trial.outcome is kind for fault_trial in tried)) for kind in TrialOutcome
-    ]
-    ended = ", ".join(f"{number} {kind}" for kind, number in counts if number)
+    counts = Counter(trial.outcome for trial in tried)
+    ended = ", ".join(f"{counts[kind]} {kind}" for kind in TrialOutcome if counts[kind])
     wrong = len(chaos_run.failed_trials)
     verdict = (
         f"{count_with_noun(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"

@@ -11,7 +11,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -237,29 +237,19 @@ def _llm_proxy_mode(host: str, port: int) -> str:
 
 def _listening_process_label(port: int) -> str:
     """Name and id of the listening process; empty where the system does not show them."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_socket_inodes(port)}
+    sockets: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            for row in Path(table).read_text("ascii").splitlines()[1:]:
+                fields = row.split()
+                if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTEN_STATE:
+                    sockets.add(f"socket:[{fields[9]}]")
     for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
-        try:
+        with suppress(OSError):  # a process of another user, or one that has ended
             if any(str(link.readlink()) in sockets for link in folder.iterdir()):
                 name = (folder.parent / "comm").read_text("utf-8", "replace").strip()
                 return f"{name} (process {folder.parent.name})"
-        except OSError:  # a process of another user, or one that has ended
-            continue
     return ""
-
-
-def _listening_socket_inodes(port: int) -> set[str]:
-    inodes: set[str] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            rows = Path(table).read_text("ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            fields = row.split()
-            if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTEN_STATE:
-                inodes.add(fields[9])
-    return inodes
 
 
 def check_port(port: int, listener: PortListener | None) -> CheckResult:
@@ -414,15 +404,10 @@ def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
         paths = abandoned_spools(spool)
     except SpoolError as error:
         return CheckResult("spool", PROBLEM, str(error))
-    counts = dict.fromkeys(
-        (
-            f"of {cassettes}: llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}",
-            "of other libraries: llm-proxy recover names them",
-            "that cannot be read: llm-proxy recover names them",
-        ),
-        0,
-    )
-    own, other, unreadable = counts
+    own = f"of {cassettes}: llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
+    other = "of other libraries: llm-proxy recover names them"
+    unreadable = "that cannot be read: llm-proxy recover names them"
+    counts = dict.fromkeys((own, other, unreadable), 0)
     for path in paths:
         try:
             with open_spool(path) as spooled:

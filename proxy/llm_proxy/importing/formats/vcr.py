@@ -99,10 +99,6 @@ VCR: Final = ForeignFormat(
 )
 
 
-def _matches_ruby_format(parsed_file: ParsedFile) -> bool:
-    return parsed_file.file_type in ("yaml", "json") and bool(_list_ruby_items(parsed_file))
-
-
 def _list_ruby_items(parsed_file: ParsedFile) -> list[Any]:
     return list_member(parsed_file.document, "http_interactions")
 
@@ -110,7 +106,7 @@ def _list_ruby_items(parsed_file: ParsedFile) -> list[Any]:
 VCR_RUBY: Final = ForeignFormat(
     "vcr-ruby",
     "VCR for Ruby or R",
-    _matches_ruby_format,
+    lambda file: file.file_type in ("yaml", "json") and bool(_list_ruby_items(file)),
     _list_ruby_items,
     partial(_parse_exchange, parse_request=bodies.parse_body),
 )
