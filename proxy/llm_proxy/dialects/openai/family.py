@@ -106,10 +106,8 @@ class OpenAIDialect(Dialect):
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
-        if codec != "sse":
-            return 0
-        fields = decode_event(message)
-        kind = event_type(message, fields)
+        fields = decode_event(message) if codec == "sse" else {}
+        kind = event_type(message, fields) if fields else ""
         if not kind.endswith((".delta", ".partial_image")):
             return 0
         if kind.endswith(".audio.delta"):  # base64, not text

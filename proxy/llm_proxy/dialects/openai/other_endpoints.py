@@ -88,7 +88,6 @@ _FINAL_EVENT_TYPES: Final = frozenset(
 _NONFINAL_TYPE_SUFFIXES: Final = (".delta", ".segment", ".partial_image")
 """Suffixes of event types that never end a stream."""
 
-
 _BOUNDARY: Final = re.compile(
     r'multipart/form-data\s*;.*?\bboundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE
 )
