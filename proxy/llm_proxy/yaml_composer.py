@@ -73,6 +73,8 @@ class YamlComposer(ABC, Generic[T]):
         self.path: list[str | int] = []
         """The names and indexes that lead to the value being composed."""
         self._size = 0
+        self._deepest = 0
+        """The depth of the deepest value so far within the one that is being composed."""
         self._anchored: dict[str, tuple[T, int, int] | None] = {}
         """Value, size and height by anchor; None while the value is being composed."""
 
@@ -82,7 +84,7 @@ class YamlComposer(ABC, Generic[T]):
         Raises `UnreadableDocument` beyond the limits, and for an unknown or recursive alias.
         """
         self._anchored = {}
-        return self._compose_value(events, next(events), 0)[0]
+        return self._compose_value(events, next(events), 0)
 
     @abstractmethod
     def size_of(self, event: NodeEvent) -> int:
@@ -111,15 +113,15 @@ class YamlComposer(ABC, Generic[T]):
     ) -> T:
         """The value of a list, or of the members of an object: name event and value by name."""
 
-    def _compose_value(self, events: Iterator[Event], event: Event, depth: int) -> tuple[T, int]:
-        """The value that begins with this event, and how deep values stand within it."""
+    def _compose_value(self, events: Iterator[Event], event: Event, depth: int) -> T:
+        """The value that begins with this event."""
+        size_before, deepest_before = self._size, self._deepest
+        self._deepest = depth
         match event:  # most frequent first
             case ScalarEvent():
-                size_before, height = self._size, 0
                 self._enforce_limits(event, self.size_of(event), depth)
                 value = self.make_scalar(event)
             case CollectionStartEvent():
-                size_before = self._size
                 self._enforce_limits(event, self.size_of(event), depth + 1)
                 if event.anchor:
                     self._anchored[event.anchor] = None
@@ -128,8 +130,7 @@ class YamlComposer(ABC, Generic[T]):
                     if isinstance(event, SequenceStartEvent)
                     else self._compose_members
                 )
-                content, height = compose_content(events, depth + 1)
-                value = self.make_collection(event, content)
+                value = self.make_collection(event, compose_content(events, depth + 1))
             case AliasEvent():
                 name = str(event.anchor)
                 if (anchored := self._anchored.get(name)) is None:
@@ -137,42 +138,37 @@ class YamlComposer(ABC, Generic[T]):
                     raise UnreadableDocument(start_mark(event), message)
                 value, size, height = anchored
                 self._enforce_limits(event, size, depth + height)
-                return value, height
             case _:
                 raise AssertionError(f"no value begins with {event}")
-        if event.anchor:
-            self._anchored[event.anchor] = (value, self._size - size_before, height)
-        return value, height
+        if event.anchor and not isinstance(event, AliasEvent):
+            size = self._size - size_before
+            self._anchored[event.anchor] = (value, size, self._deepest - depth)
+        self._deepest = max(self._deepest, deepest_before)
+        return value
 
-    def _compose_items(self, events: Iterator[Event], depth: int) -> tuple[list[T], int]:
+    def _compose_items(self, events: Iterator[Event], depth: int) -> list[T]:
         items: list[T] = []
-        height = 1
         while not isinstance(event := next(events), SequenceEndEvent):
             self.path.append(len(items))
-            item, item_height = self._compose_value(events, event, depth)
+            items.append(self._compose_value(events, event, depth))
             self.path.pop()
-            items.append(item)
-            height = max(height, item_height + 1)
-        return items, height
+        return items
 
-    def _compose_members(
-        self, events: Iterator[Event], depth: int
-    ) -> tuple[dict[str, tuple[Event, T]], int]:
+    def _compose_members(self, events: Iterator[Event], depth: int) -> dict[str, tuple[Event, T]]:
         members: dict[str, tuple[Event, T]] = {}
-        height = 1
         while not isinstance(name_event := next(events), MappingEndEvent):
-            name_value, name_height = self._compose_value(events, name_event, depth)
+            name_value = self._compose_value(events, name_event, depth)
             name = self.member_name(name_event, name_value, members)
             self.path.append(name or "")
-            value, value_height = self._compose_value(events, next(events), depth)
+            value = self._compose_value(events, next(events), depth)
             self.path.pop()
             if name is not None:
                 members[name] = (name_event, value)
-            height = max(height, name_height + 1, value_height + 1)
-        return members, height
+        return members
 
     def _enforce_limits(self, event: Event, size: int, depth: int) -> None:
         self._size += size
+        self._deepest = max(self._deepest, depth)
         if self._size > self.max_size:
             raise UnreadableDocument(start_mark(event), self.too_large_message)
         if depth > MAX_DEPTH:
