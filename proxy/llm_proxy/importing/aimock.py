@@ -424,7 +424,7 @@ def _convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
     usage: Fields = {}
     losses: set[ImportLoss] = set()
     for name, value in lenient_json.object_fields(response.get("usage")).items():
-        details = {"": value, **lenient_json.object_fields(value)}
+        details = {**lenient_json.object_fields(value), "": value}
         for detail, meaning in _USAGE_NAMES.get(name, {}).items():
             number = lenient_json.first_integer(details.get(detail))
             if number is not None and number >= 0:

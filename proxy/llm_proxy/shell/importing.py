@@ -175,9 +175,10 @@ class Importer:
             if not converted.yaml_text:
                 return replace(report, results=converted.results)
             content = converted.yaml_text.encode()
+            if not self.is_dry_run:
+                target.parent.mkdir(parents=True, exist_ok=True)
             is_present = _has_same_content(target, content)
             if not is_present and not self.is_dry_run:
-                target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("xb") as scenario_file:
                     scenario_file.write(content)
         except OSError as error:
