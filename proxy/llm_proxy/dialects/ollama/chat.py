@@ -182,7 +182,8 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
     """
     fragments = FragmentJoiner()
     for line in lines:
-        _feed_line(line, fragments)
+        for fragment, key in _decode_fragments(line):
+            fragments.add_fragment(fragment, key)
     parts = fragments.joined_parts()
     done_line = next((line for line in reversed(lines) if line.get("done") is True), {})
     raw = None  # of a response that has not ended
@@ -210,22 +211,21 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
 
 def line_output_chars(line: Fields) -> int:
     """The output characters that a line adds to a response."""
-    fragments = FragmentJoiner()
-    _feed_line(line, fragments)
-    return sum(map(fragment_output_chars, fragments.joined_parts()))
+    return sum(fragment_output_chars(fragment) for fragment, _ in _decode_fragments(line))
 
 
-def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
+def _decode_fragments(line: Fields) -> Iterator[tuple[Part, str | None]]:
+    """The fragments of a line, each with its key for joining; a call is never split."""
     message = get_object(line, "message") or line
     if thought := get_string(message, "thinking"):
-        fragments.add_fragment(Reasoning(thought))
+        yield Reasoning(thought), ""
     if text := get_string(message, "content") or get_string(line, "response"):
-        fragments.add_fragment(Text(text))
+        yield Text(text), ""
     for image in (line.get("image"), *get_items(message, "images")):
         if image_base64 := str_or_empty(image):
-            fragments.add_fragment(Media("image/*", base64=image_base64), key=None)
+            yield Media("image/*", base64=image_base64), None
     for call in _decode_tool_calls(message):
-        fragments.add_fragment(call, key=None)  # a call is never split
+        yield call, None
 
 
 def _decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
