@@ -104,19 +104,6 @@ class OpenAIDialect(Dialect):
         deployment = _AZURE_DEPLOYMENT_PATH.search(request.path)
         return super().model(request) or (unquote(deployment[1]) if deployment else "")
 
-    def output_chars(self, codec: str, message: bytes) -> int:
-        """The characters of a delta; an audio delta or a partial image counts as one."""
-        fields = decode_event(message) if codec == "sse" else {}
-        kind = event_type(message, fields) if fields else ""
-        if not kind.endswith((".delta", ".partial_image")):
-            return 0
-        if kind.endswith(".audio.delta"):  # base64, not text
-            return 1
-        delta = fields.get("delta")
-        blocks = get_objects(object_fields(delta), "content")  # of an assistant's message
-        texts = (get_string(get_object(block, "text"), "value") for block in blocks)
-        return max(len(str_or_empty(delta) or get_string(fields, "text") or "".join(texts)), 1)
-
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""
         fields = {"message": message, "type": kind, "param": None, "code": kind}
@@ -221,6 +208,18 @@ def decode_event(message: bytes) -> Fields:
 def event_type(message: bytes, fields: Fields) -> str:
     """The `type` among the fields of an event, else the name of the event."""
     return get_text(fields, "type") or sse.parse_event(message).event_type
+
+
+def event_output_chars(kind: str, fields: Fields) -> int:
+    """The characters of an event of this type; an audio delta or a partial image counts as one."""
+    if not kind.endswith((".delta", ".partial_image")):
+        return 0
+    if kind.endswith(".audio.delta"):  # base64, not text
+        return 1
+    delta = fields.get("delta")
+    blocks = get_objects(object_fields(delta), "content")  # of an assistant's message
+    texts = (get_string(get_object(block, "text"), "value") for block in blocks)
+    return max(len(str_or_empty(delta) or get_string(fields, "text") or "".join(texts)), 1)
 
 
 def wrap_error_object(document: Fields) -> Fields:

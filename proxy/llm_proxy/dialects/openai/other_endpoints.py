@@ -188,6 +188,13 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
         is_decoded = self.has_transcript or response.codec_name == "sse"
         return decode_transcription(response) if is_decoded else ()
 
+    def output_chars(self, codec: str, message: bytes) -> int:
+        """The characters of a delta; an audio delta or a partial image counts as one."""
+        if codec != "sse":
+            return 0
+        fields = family.decode_event(message)
+        return family.event_output_chars(family.event_type(message, fields), fields)
+
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:

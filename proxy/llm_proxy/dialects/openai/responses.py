@@ -268,6 +268,11 @@ class OpenAIResponses(family.OpenAIDialect):
         )
         return (turn,)
 
+    def output_chars(self, codec: str, message: bytes) -> int:
+        """The characters of a delta; an audio delta or a partial image counts as one."""
+        fields = family.decode_event(message) if codec == "sse" else {}
+        return family.event_output_chars(get_string(fields, "type"), fields)
+
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty input, without instructions or tools."""
         options = {"stream": True} if stream else {}
