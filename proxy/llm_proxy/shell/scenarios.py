@@ -6,7 +6,6 @@ Links are followed; names that begin with a dot, or end in `.schema.json`, are s
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import stat
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import UsageError
@@ -27,6 +26,9 @@ from llm_proxy.scenario.documents.loading import (
     parse_scenario_file,
 )
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake
+
+if TYPE_CHECKING:
+    import asyncio
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -198,6 +200,8 @@ class ScenarioLibrary:
         that arrive while it is read get the last valid version, and so does, after 1 s, the
         request that noticed the change.
         """
+        import asyncio  # noqa: PLC0415 # commands without a server load scenarios without it
+
         if self._renewal_task is None and self._clock() - self._checked_at_s >= CHECK_INTERVAL_S:
             self._renewal_task = asyncio.create_task(self._renew_if_changed())
         if (renewal := self._renewal_task) is not None and not self._skips_wait:
@@ -209,6 +213,8 @@ class ScenarioLibrary:
         return self._last_good
 
     async def _renew_if_changed(self) -> None:
+        import asyncio  # noqa: PLC0415 # commands without a server load scenarios without it
+
         try:
             try:
                 scanned = await asyncio.to_thread(scan_files, [self.path])
