@@ -112,7 +112,7 @@ def get_object(fields: Fields, name: str) -> Fields:
 def get_objects(fields: Fields, name: str) -> list[Fields]:
     """`array_objects` of a field."""
     value = fields.get(name)
-    return [] if value is None else array_objects(value)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def get_items(fields: Fields, name: str) -> list[Json]:

@@ -23,7 +23,7 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,
     array_objects,
-    get_integer,
+    first_integer,
     get_items,
     get_object,
     get_objects,
@@ -356,7 +356,7 @@ def _documents(response: DialectResponse) -> Iterator[Fields]:
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
     for position, choice in enumerate(get_objects(document, "choices")):
-        index = get_integer(choice, "index")
+        index = first_integer(choice.get("index"))
         yield position if index is None else index, choice
 
 
