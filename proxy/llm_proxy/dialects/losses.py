@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
 from typing import Final
@@ -59,7 +59,7 @@ def _lost_of_parts(
     Metadata that only the decoded parts have is generated, and so is not that of the given ones.
     """
     provider_calls = encoding.provider_call_identities(given)
-    counts = Counter(map(type, given))
+    given_by_kind, prepared_by_kind, decoded_by_kind = map(_by_kind, (given, prepared, decoded))
     places: Counter[type[Part]] = Counter()
     for part in given:
         kind = type(part)
@@ -70,12 +70,10 @@ def _lost_of_parts(
             and kind in wire_format.parts
             and wire_format.convert_part(part) is None
         )
-        kept, sent = (
-            [other for other in parts if type(other) is kind] for parts in (decoded, prepared)
-        )
+        sent, kept = prepared_by_kind[kind], decoded_by_kind[kind]
         if is_left_out:
             kept = []
-        elif len(sent) == counts[kind]:
+        elif len(sent) == len(given_by_kind[kind]):
             sent = [sent[place]]
             kept = [other for other in kept if _content(other) == _content(sent[0])] or kept
         if kind not in wire_format.parts and isinstance(part, Refusal):
@@ -127,6 +125,13 @@ def _lost_of_turn(
                 yield f"usage {field.name}"
     kept_names = {name for name, _ in prepared.metadata}
     yield from (f"metadata {name}" for name, _ in given.metadata if name not in kept_names)
+
+
+def _by_kind(parts: Sequence[Part]) -> Mapping[type[Part], list[Part]]:
+    parts_by_kind: defaultdict[type[Part], list[Part]] = defaultdict(list)
+    for part in parts:
+        parts_by_kind[type(part)].append(part)
+    return parts_by_kind
 
 
 def _content(part: Part) -> tuple[Json, ...]:

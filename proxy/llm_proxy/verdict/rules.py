@@ -58,8 +58,6 @@ def _invites_retry(attempt: JournalEntry) -> bool:
     return attempt.status in _RETRYABLE_CLIENT_ERRORS or 500 <= attempt.status < 600
 
 
-# gave-up
-
 _LONG_RETRY_AFTER_MS: Final = 60_000.0
 """With a longer `Retry-After`, a client may reasonably give up."""
 
@@ -96,7 +94,20 @@ def _judge_giving_up(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(level, message, chain_evidence(chain))
 
 
-# too-soon
+_GAVE_UP: Final = VerdictRule(
+    name="gave-up",
+    description="does not ask again after a failure that may pass",
+    advice=(
+        "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK "
+        "asks again for a stream that has begun: catch what it raises there, and ask again or say "
+        "so"
+    ),
+    applies_to_chain=lambda chain: (
+        chain.last_attempt.is_over and any(map(_is_transient, chain.attempts))
+    ),
+    judge_chain=_judge_giving_up,
+)
+
 
 _TOLERANCE_FRACTION: Final = 0.05
 """The fraction of the time that may be missing because of clocks and rounding."""
@@ -124,7 +135,19 @@ def _judge_early_retries(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(FindingLevel.ERROR, message, evidence)
 
 
-# no-backoff
+_TOO_SOON: Final = VerdictRule(
+    name="too-soon",
+    description="asks again before Retry-After allows it",
+    advice=(
+        "wait for the time in retry-after-ms or Retry-After before asking again; the SDKs of "
+        "OpenAI and Anthropic do where their retries are left on"
+    ),
+    applies_to_chain=lambda chain: any(
+        (before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs()
+    ),
+    judge_chain=_judge_early_retries,
+)
+
 
 _MIN_PAUSE_MS: Final = 100.0
 """A shorter pause counts as none: the SDKs of OpenAI and Anthropic begin with 375 ms."""
@@ -173,7 +196,17 @@ def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(level, message, chain_evidence(chain))
 
 
-# retry-storm
+_NO_BACKOFF: Final = VerdictRule(
+    name="no-backoff",
+    description="asks again without pauses that grow",
+    advice=(
+        "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
+        "take a random share off, so that clients do not come back together"
+    ),
+    applies_to_chain=lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
+    judge_chain=_judge_pauses,
+)
+
 
 _MAX_ATTEMPTS: Final = 10
 """The most attempts of one request: SDKs make three, the most persistent five."""
@@ -199,7 +232,17 @@ def _judge_attempt_count(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(level, message, chain_evidence(chain))
 
 
-# must-not-retry
+_RETRY_STORM: Final = VerdictRule(
+    name="retry-storm",
+    description="asks more than 10 times for the same, or more than 5 times within a second",
+    advice=(
+        "limit the attempts of one request to three or so, all layers together: an SDK's retries "
+        "are multiplied by those of the framework and the application around it"
+    ),
+    applies_to_chain=lambda chain: len(chain.attempts) > 1,
+    judge_chain=_judge_attempt_count,
+)
+
 
 _MAX_RETRY_PAUSE_MS: Final = 5_000.0
 """After a longer pause an equal request counts as a new one, unless an SDK counts it as a retry."""
@@ -246,7 +289,16 @@ def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(worst, message, evidence)
 
 
-# truncated-accepted, malformed-accepted, failed-accepted
+_MUST_NOT_RETRY: Final = VerdictRule(
+    name="must-not-retry",
+    description="asks again after an answer that says that it would not help",
+    advice=(
+        "raise at once after 400, 401, 403, 404, 413, 422 and their kin, and after "
+        "x-should-retry: false; a 401 may be asked once more with a new key"
+    ),
+    applies_to_chain=lambda chain: any(map(_forbids_retry, chain.attempts)),
+    judge_chain=_judge_forbidden_retries,
+)
 
 
 def _finding_of_use(
@@ -296,6 +348,20 @@ def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
     )
 
 
+_TRUNCATED_ACCEPTED: Final = VerdictRule(
+    name="truncated-accepted",
+    description="takes an answer that is not whole for a whole one",
+    advice=(
+        "use no answer without its end: a finish_reason (OpenAI), message_stop and a stop_reason "
+        "(Anthropic), a finishReason (Gemini), done (Ollama); where it is missing, ask again"
+    ),
+    applies_to_chain=lambda chain: (
+        any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
+    ),
+    judge_chain=_judge_truncated_responses,
+)
+
+
 _MIN_READ_ON_MS: Final = 200.0
 """A client that reads on for this long after the malformed part has ignored it.  A response that
 ends sooner shows nothing."""
@@ -333,6 +399,18 @@ def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
     )
 
 
+_MALFORMED_ACCEPTED: Final = VerdictRule(
+    name="malformed-accepted",
+    description="passes over what it cannot read, and takes the rest of the answer",
+    advice=(
+        "let what cannot be read end the answer as an error, and ask again; do not catch and "
+        "continue within the loop that reads the stream"
+    ),
+    applies_to_chain=lambda chain: any(map(_is_malformed, chain.attempts)),
+    judge_chain=_judge_malformed_responses,
+)
+
+
 def _has_error_event(attempt: JournalEntry) -> bool:
     return attempt.first_fault_with_effect(FaultEffect.FAILED) is not None
 
@@ -352,7 +430,17 @@ def _judge_failed_responses(chain: RetryChain) -> VerdictFinding | None:
     )
 
 
-# no-read-timeout
+_FAILED_ACCEPTED: Final = VerdictRule(
+    name="failed-accepted",
+    description="passes over an error that the provider sends amid its answer",
+    advice=(
+        "catch what the SDK raises within the loop that reads the stream (APIError of OpenAI's "
+        "and Anthropic's), and ask again; Cohere's raises nothing: look for finish_reason ERROR"
+    ),
+    applies_to_chain=lambda chain: any(map(_has_error_event, chain.attempts)),
+    judge_chain=_judge_failed_responses,
+)
+
 
 _MAX_SDK_TIMEOUT_MS: Final = 600_000.0
 """The longest default read timeout of an SDK; a client that waits longer has none."""
@@ -399,85 +487,29 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
     return VerdictFinding(level, message, evidence)
 
 
-RULES: Final[tuple[VerdictRule, ...]] = (
-    VerdictRule(
-        "gave-up",
-        "does not ask again after a failure that may pass",
-        "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK "
-        "asks again for a stream that has begun: catch what it raises there, and ask again or say "
-        "so",
-        lambda chain: chain.last_attempt.is_over and any(map(_is_transient, chain.attempts)),
-        _judge_giving_up,
-    ),
-    VerdictRule(
-        "too-soon",
-        "asks again before Retry-After allows it",
-        "wait for the time in retry-after-ms or Retry-After before asking again; the SDKs of "
-        "OpenAI and Anthropic do where their retries are left on",
-        lambda chain: any(
-            (before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs()
-        ),
-        _judge_early_retries,
-    ),
-    VerdictRule(
-        "no-backoff",
-        "asks again without pauses that grow",
-        "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
-        "take a random share off, so that clients do not come back together",
-        lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
-        _judge_pauses,
-    ),
-    VerdictRule(
-        "retry-storm",
-        "asks more than 10 times for the same, or more than 5 times within a second",
-        "limit the attempts of one request to three or so, all layers together: an SDK's retries "
-        "are multiplied by those of the framework and the application around it",
-        lambda chain: len(chain.attempts) > 1,
-        _judge_attempt_count,
-    ),
-    VerdictRule(
-        "must-not-retry",
-        "asks again after an answer that says that it would not help",
-        "raise at once after 400, 401, 403, 404, 413, 422 and their kin, and after "
-        "x-should-retry: false; a 401 may be asked once more with a new key",
-        lambda chain: any(map(_forbids_retry, chain.attempts)),
-        _judge_forbidden_retries,
-    ),
-    VerdictRule(
-        "truncated-accepted",
-        "takes an answer that is not whole for a whole one",
-        "use no answer without its end: a finish_reason (OpenAI), message_stop and a stop_reason "
-        "(Anthropic), a finishReason (Gemini), done (Ollama); where it is missing, ask again",
-        lambda chain: (
-            any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
-        ),
-        _judge_truncated_responses,
-    ),
-    VerdictRule(
-        "malformed-accepted",
-        "passes over what it cannot read, and takes the rest of the answer",
-        "let what cannot be read end the answer as an error, and ask again; do not catch and "
-        "continue within the loop that reads the stream",
-        lambda chain: any(map(_is_malformed, chain.attempts)),
-        _judge_malformed_responses,
-    ),
-    VerdictRule(
-        "failed-accepted",
-        "passes over an error that the provider sends amid its answer",
-        "catch what the SDK raises within the loop that reads the stream (APIError of OpenAI's "
-        "and Anthropic's), and ask again; Cohere's raises nothing: look for finish_reason ERROR",
-        lambda chain: any(map(_has_error_event, chain.attempts)),
-        _judge_failed_responses,
-    ),
-    VerdictRule(
-        "no-read-timeout",
-        "waits in silence for as long as nobody ends it",
+_NO_READ_TIMEOUT: Final = VerdictRule(
+    name="no-read-timeout",
+    description="waits in silence for as long as nobody ends it",
+    advice=(
         "give the client a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, "
-        "which come with ten minutes or none), and the whole answer a limit of its own",
-        lambda chain: any(
-            attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts
-        ),
-        _judge_silence,
+        "which come with ten minutes or none), and the whole answer a limit of its own"
     ),
+    applies_to_chain=lambda chain: any(
+        attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts
+    ),
+    judge_chain=_judge_silence,
+)
+
+
+RULES: Final = (
+    _GAVE_UP,
+    _TOO_SOON,
+    _NO_BACKOFF,
+    _RETRY_STORM,
+    _MUST_NOT_RETRY,
+    _TRUNCATED_ACCEPTED,
+    _MALFORMED_ACCEPTED,
+    _FAILED_ACCEPTED,
+    _NO_READ_TIMEOUT,
 )
 """The rules in output order."""

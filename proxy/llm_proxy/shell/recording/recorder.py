@@ -109,50 +109,32 @@ class _ItemBatch:
     """Approximate memory of the items."""
     is_small: bool
     """Whether it may be written on the event loop."""
-    has_end: bool
-    """Whether the recording ends with it."""
+    end: tuple[float, Ending] | None
+    """When, in ms, and how the exchange ended, if the batch contains that."""
 
 
-class SpooledRecording:
-    """One exchange that is recorded in a spool.
+class SpoolWriter:
+    """Encodes what happens in one exchange, and appends it to a spool.
 
-    The event loop queues what happens; `write` encodes it, in one thread at a time: it computes
-    the key, decodes and redacts.  A recording ends where it fails, because one with a gap would be
-    useless: it is filed up to there, with the ending `recorder_error`.
+    One thread at a time uses it.  It computes the key, decodes and redacts.
     """
 
     def __init__(self, recorder: SpoolRecorder, routed: RoutedRequest, take: int | None) -> None:
         """Does as little work as possible: the request has not been sent yet."""
         self.description = "a request"
         """The request in log messages: `POST /v1/chat/completions`."""
-        self._recorder = recorder
-        self._items: list[_Item] = [partial(self._open, frozenset())]
-        """What waits to be written."""
-        self._pending_bytes = 0
-        """Approximate memory of the items."""
-        self._max_small_bytes = MAX_SMALL_BYTES
-        """Maximum bytes of a small batch of this recording."""
-        self._is_request_large = len(routed.request.body) > MAX_SMALL_REQUEST_BYTES
-        """Whether the items begin with a large request."""
-        self._has_content_coding = False
-        """Whether the upstream compresses, although not requested: few bytes may become many."""
-        self._is_given_up = False
-        self._has_end = False
-        """Whether the items end with the end of the exchange."""
-        self._end_at_ms, self._ending = 0.0, Ending.KILLED
-        self.has_head = False
-        """Whether a response head has arrived."""
-        self.is_in_thread = False
-        """Whether a batch of this recording is being written in the spooling thread."""
         self.has_failed = False
         """Whether writing failed; nothing more is written then."""
-
+        self._recorder = recorder
         self._routed: RoutedRequest | None = routed
         """None once the head is written: a large request is not kept while its response streams."""
         self._take = take or 0
         """The take number; 0 until it is assigned."""
         self._logical_request = routed.logical_request
+        self._operator_secrets: frozenset[bytes] = frozenset()
         self._opening = b""
+        self._has_head = False
+        """Whether the head is encoded, and with it the opening."""
         self._file: SpoolFile | None = None
         """Created once there is a response."""
         self._redactor = redaction.Redactor(())
@@ -163,66 +145,6 @@ class SpooledRecording:
         self._decoder: ContentDecoder | None = None
         self._is_undecodable = False
         self._encoded_bytes = 0
-        recorder.schedule_write(self)
-
-    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
-        """Redact these secrets of the upstream request from request and response."""
-        self._add_item(partial(self._open, secrets))
-
-    def record_head(self, at: float, head: ResponseHead) -> None:
-        """Record the head, which arrived at `at` ms."""
-        self.has_head = True
-        self._has_content_coding = header_value(head.headers, "content-encoding") is not None
-        content_type = header_value(head.headers, "content-type")
-        if framing.codec_name_for_content_type(content_type) == eventstream.CODEC_NAME:
-            self._max_small_bytes = min(MAX_SMALL_BYTES, MAX_SMALL_FRAMED_BYTES)
-        self._add_item(partial(self._encode_head, at, head))
-
-    def record_read(self, read: Read) -> None:
-        """Record bytes that arrived."""
-        if not self._is_given_up:
-            memory_bytes = len(read.received_bytes) + _READ_OVERHEAD_BYTES
-            self._pending_bytes += memory_bytes
-            self._recorder.adjust_pending_bytes(memory_bytes)
-            self._add_item(partial(self._encode_read, read))
-
-    @property
-    def has_capacity(self) -> bool:
-        """Whether the disk keeps up, or the recording was given up."""
-        return self._is_given_up or self._recorder.has_capacity
-
-    async def wait_for_capacity(self) -> None:
-        """Wait until the disk has caught up, or give the recording up."""
-        if not await self._recorder.wait_for_capacity():
-            self._is_given_up = True
-            self._add_item(self._give_up)
-
-    def finish(self, at: float, ending: Ending) -> None:
-        """End the exchange at `at` ms, and have the cassette written."""
-        self._end_at_ms, self._ending, self._has_end = at, ending, True
-        self._add_item(self._encode_end)
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether items wait to be written."""
-        return bool(self._items)
-
-    def pop_pending_items(self) -> _ItemBatch:
-        """Remove and return the items that wait to be written."""
-        is_small = (
-            self._pending_bytes <= self._max_small_bytes
-            and not self._is_request_large
-            and not self._has_content_coding
-        )
-        batch = _ItemBatch(self._items, self._pending_bytes, is_small, self._has_end)
-        self._items, self._pending_bytes = [], 0
-        self._is_request_large = self._has_end = False
-        return batch
-
-    def _add_item(self, item: _Item) -> None:
-        self._items.append(item)
-        if len(self._items) == 1:
-            self._recorder.schedule_write(self)
 
     def write(self, items: Iterable[_Item]) -> None:
         """Append to the spool.
@@ -246,8 +168,10 @@ class SpooledRecording:
                 lines, batch_bytes = [], 0
         self._append_lines(lines)
 
-    def file_cassette(self, filer: CassetteFiler) -> FiledCassette | None:
-        """File the spool as a cassette and delete it.
+    def file_cassette(
+        self, filer: CassetteFiler, at_ms: float, ending: Ending
+    ) -> FiledCassette | None:
+        """File the spool of an exchange that has ended as a cassette, and delete it.
 
         None if no response had begun, or another attempt of the logical request is kept instead.
 
@@ -255,29 +179,31 @@ class SpooledRecording:
         """
         if self._file is None:
             return None
+        spool_end = self._spool_end(at_ms, ending)
         try:
-            filed = filer.file_spool(self._file.path, self._spool_end(), self._logical_request)
+            filed = filer.file_spool(self._file.path, spool_end, self._logical_request)
         except Exception:
             self._file.close_and_keep()
             raise
         self._file.discard()
         return filed
 
-    def _append_lines(self, lines: list[bytes]) -> None:
-        if lines:
-            self._file = self._file or self._recorder.create_spool()
-            self._file.append(b"".join(lines))
+    def encode_opening(self, operator_secrets: frozenset[bytes]) -> list[bytes]:
+        """Encode the request; anew if secrets of the operator were sent upstream.
 
-    def _open(self, operator_secrets: frozenset[bytes]) -> list[bytes]:
-        """Encode the opening: at first, and again if secrets of the operator were sent upstream."""
+        It is written with the head.
+        """
         routed = self._routed
         assert routed is not None  # noqa: S101 # this comes before the head
         self._take = self._take or self._recorder.request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
         stored, model = routed.stored_request, routed.model
-        if operator_secrets:
-            stored = redact_stored_request(stored, operator_secrets, redaction.OPERATOR_PLACEHOLDER)
+        self._operator_secrets |= operator_secrets
+        if self._operator_secrets:
+            stored = redact_stored_request(
+                stored, self._operator_secrets, redaction.OPERATOR_PLACEHOLDER
+            )
             model = routed.dialect.model(stored)
         self.description = f"{stored.method} {stored.path}"
         meta = CassetteMeta(
@@ -294,11 +220,12 @@ class SpooledRecording:
         )
         target = spool.SpoolTargetLine(1, self._recorder.library_path, self._take)
         self._opening = spool.encode_opening(target, meta, stored)
-        secrets = routed.credentials | operator_secrets
+        secrets = routed.credentials | self._operator_secrets
         self._redactor = self._body_redactor = redaction.Redactor(secrets)
         return []
 
-    def _encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
+    def encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
+        """Encode the response head, behind the opening."""
         routed, opening = self._routed, self._opening
         assert routed is not None  # noqa: S101 # there is one head
         head, coding, self._decoder = strip_content_coding(head)
@@ -309,11 +236,31 @@ class SpooledRecording:
         reason = self._redactor.redact_latin1(head.reason)
         stored_head = replace(head, reason=reason, headers=headers)
         codec = routed.dialect.codec_name(routed.decompressed_request, stored_head)
-        self._routed, self._opening = None, b""
+        self._routed, self._opening, self._has_head = None, b"", True
         return [opening, spool.encode_head(stored_head, at_ms, codec, coding)]
 
-    def _encode_read(self, read: Read) -> list[bytes]:
+    def encode_read(self, read: Read) -> list[bytes]:
+        """Encode what is known to hold no secret of the bytes that arrived."""
         return self._encode_pieces(self._redact_read(read))
+
+    def encode_end(self, at_ms: float, ending: Ending) -> list[bytes]:
+        """Encode the rest of the body, and the end."""
+        if self._decoder is not None and not self._is_undecodable:
+            try:
+                self._decoder.raise_if_truncated()
+            except InvalidContentCoding:
+                self._is_undecodable = True
+        lines = self._encode_pieces(self._body_redactor.flush())
+        return [*lines, encode_line(self._spool_end(at_ms, ending))] if self._has_head else []
+
+    def give_up(self) -> list[bytes]:
+        """End the recording here: raises `SpoolError`."""
+        raise SpoolError(f"the disk takes longer than {MAX_WAIT_S:g} s for what arrived")
+
+    def _append_lines(self, lines: list[bytes]) -> None:
+        if lines:
+            self._file = self._file or self._recorder.create_spool()
+            self._file.append(b"".join(lines))
 
     def _redact_read(self, read: Read) -> Iterator[redaction.RedactedPiece]:
         if self._is_undecodable:
@@ -341,25 +288,103 @@ class SpooledRecording:
                 )
         return lines
 
-    def _give_up(self) -> list[bytes]:
-        raise SpoolError(f"the disk takes longer than {MAX_WAIT_S:g} s for what arrived")
-
-    def _encode_end(self) -> list[bytes]:
-        if self._decoder is not None and not self._is_undecodable:
-            try:
-                self._decoder.raise_if_truncated()
-            except InvalidContentCoding:
-                self._is_undecodable = True
-        lines = self._encode_pieces(self._body_redactor.flush())
-        return [*lines, encode_line(self._spool_end())] if self.has_head else []
-
-    def _spool_end(self) -> spool.SpoolEnd:
-        ending = self._ending
+    def _spool_end(self, at_ms: float, ending: Ending) -> spool.SpoolEnd:
         if self.has_failed:
             ending = Ending.RECORDER_ERROR
         elif ending is Ending.CLEAN and self._is_undecodable:
             ending = Ending.MALFORMED
-        return spool.SpoolEnd(ending, self._end_at_ms, self._redactor.replaced_count)
+        return spool.SpoolEnd(ending, at_ms, self._redactor.replaced_count)
+
+
+class SpooledRecording:
+    """One exchange that is recorded: queues, on the event loop, what its writer encodes later.
+
+    A recording ends where it fails, because one with a gap would be useless: it is filed up to
+    there, with the ending `recorder_error`.
+    """
+
+    def __init__(self, recorder: SpoolRecorder, routed: RoutedRequest, take: int | None) -> None:
+        self.writer = SpoolWriter(recorder, routed, take)
+        self._recorder = recorder
+        self._items: list[_Item] = []
+        """What waits to be written."""
+        self._pending_bytes = 0
+        """Approximate memory of the items."""
+        self._max_small_bytes = MAX_SMALL_BYTES
+        """Maximum bytes of a small batch of this recording."""
+        self._is_request_large = len(routed.request.body) > MAX_SMALL_REQUEST_BYTES
+        self._has_opening = False
+        """Whether the request is among the items."""
+        self._has_content_coding = False
+        """Whether the upstream compresses, although not requested: few bytes may become many."""
+        self._is_given_up = False
+        self._end: tuple[float, Ending] | None = None
+        """When, in ms, and how the exchange ended, if that is among the items."""
+        self.has_head = False
+        """Whether a response head has arrived."""
+        self.is_in_thread = False
+        """Whether a batch of this recording is being written in the spooling thread."""
+        self.redact_secrets(frozenset())
+
+    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
+        """Redact these secrets of the upstream request from request and response."""
+        self._has_opening = True
+        self._add_item(partial(self.writer.encode_opening, secrets))
+
+    def record_head(self, at: float, head: ResponseHead) -> None:
+        """Record the head, which arrived at `at` ms."""
+        self.has_head = True
+        self._has_content_coding = header_value(head.headers, "content-encoding") is not None
+        content_type = header_value(head.headers, "content-type")
+        if framing.codec_name_for_content_type(content_type) == eventstream.CODEC_NAME:
+            self._max_small_bytes = min(MAX_SMALL_BYTES, MAX_SMALL_FRAMED_BYTES)
+        self._add_item(partial(self.writer.encode_head, at, head))
+
+    def record_read(self, read: Read) -> None:
+        """Record bytes that arrived."""
+        if not self._is_given_up:
+            memory_bytes = len(read.received_bytes) + _READ_OVERHEAD_BYTES
+            self._pending_bytes += memory_bytes
+            self._recorder.adjust_pending_bytes(memory_bytes)
+            self._add_item(partial(self.writer.encode_read, read))
+
+    @property
+    def has_capacity(self) -> bool:
+        """Whether the disk keeps up, or the recording was given up."""
+        return self._is_given_up or self._recorder.has_capacity
+
+    async def wait_for_capacity(self) -> None:
+        """Wait until the disk has caught up, or give the recording up."""
+        if not await self._recorder.wait_for_capacity():
+            self._is_given_up = True
+            self._add_item(self.writer.give_up)
+
+    def finish(self, at: float, ending: Ending) -> None:
+        """End the exchange at `at` ms, and have the cassette written."""
+        self._end = at, ending
+        self._add_item(partial(self.writer.encode_end, at, ending))
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether items wait to be written."""
+        return bool(self._items)
+
+    def pop_pending_items(self) -> _ItemBatch:
+        """Remove and return the items that wait to be written."""
+        is_small = (
+            self._pending_bytes <= self._max_small_bytes
+            and not (self._has_opening and self._is_request_large)
+            and not self._has_content_coding
+        )
+        batch = _ItemBatch(self._items, self._pending_bytes, is_small, self._end)
+        self._items, self._pending_bytes = [], 0
+        self._has_opening, self._end = False, None
+        return batch
+
+    def _add_item(self, item: _Item) -> None:
+        self._items.append(item)
+        if len(self._items) == 1:
+            self._recorder.schedule_write(self)
 
 
 class SpoolRecorder:
@@ -501,11 +526,13 @@ class SpoolRecorder:
             return
         batch = recording.pop_pending_items()
         if self._thread_write_count == 0 and not self._is_disk_slow and batch.is_small:
-            self._handle_write_result(recording, batch, _write_items(recording, batch.items))
+            self._handle_write_result(recording, batch, _write_items(recording.writer, batch.items))
         else:
             self._thread_write_count += 1
             recording.is_in_thread = True
-            write_future = self._spooling_executor.submit(_write_items, recording, batch.items)
+            write_future = self._spooling_executor.submit(
+                _write_items, recording.writer, batch.items
+            )
             self._start_task(self._await_write_result(recording, batch, write_future))
 
     async def _await_write_result(
@@ -527,23 +554,25 @@ class SpoolRecorder:
         self.adjust_pending_bytes(-batch.memory_bytes)
         if error is not None:
             self._report_failure(recording, error)
-        if batch.has_end:
-            self._start_task(self._file_cassette(recording))
+        if batch.end is not None:
+            self._start_task(self._file_cassette(recording, *batch.end))
 
-    async def _file_cassette(self, recording: SpooledRecording) -> None:
+    async def _file_cassette(
+        self, recording: SpooledRecording, at_ms: float, ending: Ending
+    ) -> None:
         loop = asyncio.get_running_loop()
-        had_failed = recording.has_failed
+        had_failed = recording.writer.has_failed
         self.settled_count += recording.has_head
         try:
             filed_cassette = await loop.run_in_executor(
-                self._filing_executor, recording.file_cassette, self._filer
+                self._filing_executor, recording.writer.file_cassette, self._filer, at_ms, ending
             )
         except Exception as error:  # the outermost frame of this task
             if not had_failed:
                 self._report_failure(recording, error)
             return
         if filed_cassette is not None:
-            self._events.on_filed(recording.description, filed_cassette)
+            self._events.on_filed(recording.writer.description, filed_cassette)
 
     def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
         """Start a task that `close` waits for."""
@@ -556,16 +585,16 @@ class SpoolRecorder:
         reason = (
             str(error) if is_spool_error else f"a fault in llm-proxy, please report it: {error!r}"
         )
-        self._events.on_failed(recording.description, reason)
+        self._events.on_failed(recording.writer.description, reason)
 
 
-def _write_items(recording: SpooledRecording, items: list[_Item]) -> _WriteResult:
+def _write_items(writer: SpoolWriter, items: list[_Item]) -> _WriteResult:
     """Write one batch; returns the error, if any, and the duration in seconds."""
     started_at_s = time.monotonic()
     error: Exception | None = None
     try:
-        recording.write(items)
+        writer.write(items)
     except Exception as failure:  # the outermost frame of one write, in either thread
-        recording.has_failed = True
+        writer.has_failed = True
         error = failure
     return error, time.monotonic() - started_at_s
