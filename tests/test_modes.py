@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from llm_proxy.modes import AutoMode, Mode, ModeResponse, RecordMode, ReplayMode
 from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
-from llm_proxy.ports import ActiveRecording, SimilarTakes
+from llm_proxy.ports import ActiveRecording, SimilarTakes, StartRecording
 from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.take_numbers import AfterLast, OnMiss
 from pacing_helpers import make_player
@@ -62,7 +62,6 @@ class StoredTakes:
 class NullRecording:
     """A recording that stores nothing."""
 
-    def redact_secrets(self, secrets: frozenset[bytes]) -> None: ...
     def record_head(self, at: float, record_head: ResponseHead) -> None: ...
     def record_read(self, record_read: Read) -> None: ...
     def finish(self, at: float, ending: Ending) -> None: ...
@@ -80,7 +79,12 @@ class FakeRecorder:
         self.started: list[tuple[str, int | None]] = []
         self.resets: list[str] = []
 
-    def start_recording(self, call: RoutedRequest, take: int | None = None) -> ActiveRecording:
+    def start_recording(
+        self,
+        call: RoutedRequest,
+        operator_secrets: frozenset[bytes] = frozenset(),
+        take: int | None = None,
+    ) -> ActiveRecording:
         self.started.append((call.session, take))
         return NullRecording()
 
@@ -98,11 +102,11 @@ class FakeUpstream:
         self.request_count = 0
 
     async def stream(
-        self, call: RoutedRequest, record: Callable[[], ActiveRecording] | None
+        self, call: RoutedRequest, record: StartRecording | None
     ) -> AsyncGenerator[Burst, None]:
         self.request_count += 1
         if record is not None:
-            record()
+            record(frozenset())
         yield LIVE_ACTIONS
 
 

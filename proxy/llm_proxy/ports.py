@@ -19,12 +19,6 @@ T = TypeVar("T")
 class ActiveRecording(Protocol):
     """Records one exchange while it runs.  No method raises."""
 
-    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
-        """Redact these secrets, which were sent upstream, in the request and in the response.
-
-        Called before the head arrives, if at all.
-        """
-
     def record_head(self, at: float, head: ResponseHead) -> None:
         """Record the head, which arrived at `at` ms since the request was read in full."""
 
@@ -42,17 +36,21 @@ class ActiveRecording(Protocol):
         """End the recording at `at` ms and write the cassette."""
 
 
+StartRecording = Callable[[frozenset[bytes]], ActiveRecording]
+"""Starts a recording, in which these secrets of the operator are redacted."""
+
+
 class Upstream(Protocol):
     """The live provider."""
 
     def stream(
-        self, routed: RoutedRequest, record: Callable[[], ActiveRecording] | None
+        self, routed: RoutedRequest, record: StartRecording | None
     ) -> AsyncGenerator[Burst, None]:
         """Send the request to the provider and yield its response as it arrives.
 
-        `record` is called once the request has been sent.  Raises `UpstreamFailed` before the
-        first burst if there is no response, and `RequestRefused` for a request that cannot be
-        sent.
+        `record` is called once the request has been sent, with the secrets of the operator that
+        were sent with it.  Raises `UpstreamFailed` before the first burst if there is no response,
+        and `RequestRefused` for a request that cannot be sent.
         """
 
 
@@ -109,8 +107,16 @@ ScenarioSource = Callable[[], Awaitable[ScenarioSet]]
 class Recorder(Protocol):
     """Starts recordings."""
 
-    def start_recording(self, routed: RoutedRequest, take: int | None = None) -> ActiveRecording:
-        """Record this request as the next take of its key in this run, or as take `take`."""
+    def start_recording(
+        self,
+        routed: RoutedRequest,
+        operator_secrets: frozenset[bytes] = frozenset(),
+        take: int | None = None,
+    ) -> ActiveRecording:
+        """Record this request as the next take of its key in this run, or as take `take`.
+
+        These secrets of the operator, which were sent upstream, are redacted like the client's.
+        """
 
     def reset_session(self, session: str) -> None:
         """Restart the take numbers of this session at 1."""

@@ -6,6 +6,8 @@ becomes take n otherwise.
 
 from __future__ import annotations
 
+from functools import partial
+
 from llm_proxy.modes.base import LIVE, UNRECORDED, Mode, ModeResponse
 from llm_proxy.modes.replay import ReplayMode, TakePlayer
 from llm_proxy.ports import Recorder, TakeSource, Upstream
@@ -43,7 +45,7 @@ class AutoMode(ReplayMode):
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(
-                    routed, lambda: self._recorder.start_recording(routed, request_ordinal)
+                    routed, partial(self._recorder.start_recording, routed, take=request_ordinal)
                 )
                 return ModeResponse(source, LIVE)
             case "passthrough":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from llm_proxy.modes.base import LIVE, ModeResponse
 from llm_proxy.ports import Recorder, Upstream
 from llm_proxy.routing import RoutedRequest
@@ -19,7 +21,7 @@ class RecordMode:
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
         """Streams the provider's response as it arrives."""
         return ModeResponse(
-            self._upstream.stream(routed, lambda: self._recorder.start_recording(routed)), LIVE
+            self._upstream.stream(routed, partial(self._recorder.start_recording, routed)), LIVE
         )
 
     def reset_session(self, session: str) -> None:

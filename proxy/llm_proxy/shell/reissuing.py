@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -114,7 +115,7 @@ class Reissuer:
             Library(folder / "cassettes"), folder / "spool", events, replaces_older=False
         )
         try:
-            burst_stream = self.upstream.stream(routed, lambda: recorder.start_recording(routed))
+            burst_stream = self.upstream.stream(routed, partial(recorder.start_recording, routed))
             async with aclosing(burst_stream) as bursts:
                 async for _ in bursts:
                     pass  # recorded by the recorder

@@ -119,8 +119,14 @@ class SpoolWriter:
     One thread at a time uses it.  It computes the key, decodes and redacts.
     """
 
-    def __init__(self, recorder: SpoolRecorder, routed: RoutedRequest, take: int | None) -> None:
-        """Does as little work as possible: the request has not been sent yet."""
+    def __init__(
+        self,
+        recorder: SpoolRecorder,
+        routed: RoutedRequest,
+        operator_secrets: frozenset[bytes],
+        take: int | None,
+    ) -> None:
+        """Does as little work as possible: it runs on the event loop."""
         self.description = "a request"
         """The request in log messages: `POST /v1/chat/completions`."""
         self.has_failed = False
@@ -131,7 +137,7 @@ class SpoolWriter:
         self._take = take or 0
         """The take number; 0 until it is assigned."""
         self._logical_request = routed.logical_request
-        self._operator_secrets: frozenset[bytes] = frozenset()
+        self._operator_secrets = operator_secrets
         self._opening = b""
         self._has_head = False
         """Whether the head is encoded, and with it the opening."""
@@ -188,18 +194,14 @@ class SpoolWriter:
         self._file.discard()
         return filed
 
-    def encode_opening(self, operator_secrets: frozenset[bytes]) -> list[bytes]:
-        """Encode the request; anew if secrets of the operator were sent upstream.
-
-        It is written with the head.
-        """
+    def encode_opening(self) -> list[bytes]:
+        """Encode the request, which is written with the head."""
         routed = self._routed
         assert routed is not None  # noqa: S101 # this comes before the head
         self._take = self._take or self._recorder.request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
         stored, model = routed.stored_request, routed.model
-        self._operator_secrets |= operator_secrets
         if self._operator_secrets:
             stored = redact_stored_request(
                 stored, self._operator_secrets, redaction.OPERATOR_PLACEHOLDER
@@ -303,18 +305,17 @@ class SpooledRecording:
     there, with the ending `recorder_error`.
     """
 
-    def __init__(self, recorder: SpoolRecorder, routed: RoutedRequest, take: int | None) -> None:
-        self.writer = SpoolWriter(recorder, routed, take)
+    def __init__(self, recorder: SpoolRecorder, writer: SpoolWriter, routed: RoutedRequest) -> None:
+        self.writer = writer
         self._recorder = recorder
-        self._items: list[_Item] = []
+        self._items: list[_Item] = [self.writer.encode_opening]
         """What waits to be written."""
         self._pending_bytes = 0
         """Approximate memory of the items."""
         self._max_small_bytes = MAX_SMALL_BYTES
         """Maximum bytes of a small batch of this recording."""
-        self._is_request_large = len(routed.request.body) > MAX_SMALL_REQUEST_BYTES
-        self._has_opening = False
-        """Whether the request is among the items."""
+        self._has_large_request = len(routed.request.body) > MAX_SMALL_REQUEST_BYTES
+        """Whether a large request is among the items."""
         self._has_content_coding = False
         """Whether the upstream compresses, although not requested: few bytes may become many."""
         self._is_given_up = False
@@ -324,12 +325,7 @@ class SpooledRecording:
         """Whether a response head has arrived."""
         self.is_in_thread = False
         """Whether a batch of this recording is being written in the spooling thread."""
-        self.redact_secrets(frozenset())
-
-    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
-        """Redact these secrets of the upstream request from request and response."""
-        self._has_opening = True
-        self._add_item(partial(self.writer.encode_opening, secrets))
+        self._recorder.schedule_write(self)
 
     def record_head(self, at: float, head: ResponseHead) -> None:
         """Record the head, which arrived at `at` ms."""
@@ -373,12 +369,12 @@ class SpooledRecording:
         """Remove and return the items that wait to be written."""
         is_small = (
             self._pending_bytes <= self._max_small_bytes
-            and not (self._has_opening and self._is_request_large)
+            and not self._has_large_request
             and not self._has_content_coding
         )
         batch = _ItemBatch(self._items, self._pending_bytes, is_small, self._end)
         self._items, self._pending_bytes = [], 0
-        self._has_opening, self._end = False, None
+        self._has_large_request, self._end = False, None
         return batch
 
     def _add_item(self, item: _Item) -> None:
@@ -427,9 +423,17 @@ class SpoolRecorder:
         for future in done:
             future.result()
 
-    def start_recording(self, routed: RoutedRequest, take: int | None = None) -> SpooledRecording:
-        """Start to record an exchange as its key's next take of the run, or as number `take`."""
-        return SpooledRecording(self, routed, take)
+    def start_recording(
+        self,
+        routed: RoutedRequest,
+        operator_secrets: frozenset[bytes] = frozenset(),
+        take: int | None = None,
+    ) -> SpooledRecording:
+        """Start to record an exchange as its key's next take of the run, or as number `take`.
+
+        The operator's secrets were sent upstream, and are redacted like the client's.
+        """
+        return SpooledRecording(self, SpoolWriter(self, routed, operator_secrets, take), routed)
 
     def create_spool(self) -> SpoolFile:
         """A new spool.  Raises `SpoolError` if it cannot be created."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -37,7 +37,7 @@ from llm_proxy.exchange import (
     response_head,
 )
 from llm_proxy.pacing import abort_of_ending
-from llm_proxy.ports import ActiveRecording
+from llm_proxy.ports import StartRecording
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 from llm_proxy.shell.upstream.connection import (
     REUSED_CONNECTION,
@@ -141,7 +141,7 @@ class LiveUpstream:
             await pump.stop(Ending.KILLED)
 
     async def stream(
-        self, routed: RoutedRequest, record: Callable[[], ActiveRecording] | None
+        self, routed: RoutedRequest, record: StartRecording | None
     ) -> AsyncGenerator[Burst, None]:
         """Send the request to its provider, and yield the response as it arrives.
 
@@ -164,9 +164,14 @@ class LiveUpstream:
                 for _ in range(_LOOP_PASSES_UNTIL_SENT):
                     await asyncio.sleep(0)
             finally:  # also when the client leaves at once
-                recording = record() if record is not None else None
-                if recording is not None and upstream_request is not routed.request:
-                    recording.redact_secrets(request_credential_spellings(upstream_request))
+                recording = None
+                if record is not None:
+                    is_changed = upstream_request is not routed.request
+                    recording = record(
+                        request_credential_spellings(upstream_request)
+                        if is_changed
+                        else frozenset()
+                    )
                 pump.set_recording(recording)
             head = await pump.wait_for_head()
             yield Wait(pump.head_at_ms), Begin(head)
