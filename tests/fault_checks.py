@@ -13,6 +13,7 @@ from llm_proxy.faults.kind import (
     STREAM_CODECS,
     AfterBytes,
     AfterEvents,
+    AtEnd,
     AtEvent,
     AtFraction,
     AtTime,
@@ -54,6 +55,8 @@ def bytes_before(cell: Cell) -> bytes:
         case AtEvent(type=wanted):
             index = next(n for n, message in enumerate(messages) if wanted.encode() in message)
             return b"".join(messages[:index])
+        case AtEnd():
+            return body
         case None:
             return messages[0] if cell.codec in STREAM_CODECS else body[: len(body) // 2]
 

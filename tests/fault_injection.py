@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from dialect_manners import ENCODE_CONTEXT
-from llm_proxy.actions import Action, Begin, Burst, Send, Wait
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import dialect_named
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Request
@@ -99,7 +99,10 @@ def apply_faults(request: Request, burst: Burst, *rules: str) -> tuple[Burst, Re
 def apply_faults_live(
     request: Request, burst: Burst, *rules: str
 ) -> tuple[list[Action], RequestFaults]:
-    """The same for a live response: each action is rewritten before the next is known."""
+    """The same for a live response: each action is rewritten before the next is known.
+
+    As in the server, nothing follows an `Abort`, and the chain is closed at a clean end alone.
+    """
     faults = request_faults(request, *rules)
     chain = faults.build_rewriter_chain()
     sent: list[Action] = []
@@ -111,6 +114,6 @@ def apply_faults_live(
         ):
             sent += chain.tick(chain.next_trigger_ms)
         sent += chain.feed([action])
-        if chain.is_over:
-            break
+        if chain.is_over or isinstance(action, Abort):
+            return sent, faults
     return [*sent, *chain.close()], faults

@@ -1,6 +1,6 @@
 """What the official SDKs do on each fault, and how many requests they send: measured.
 
-PYTHONPATH=proxy:tests python tests/fault_measuring.py measures it again, and writes
+PYTHONPATH=proxy:tests .venv/bin/python tests/fault_measuring.py measures it again, and writes
 tests/fault_outcomes.json; it needs the judge google-genai (scripts/judges google-genai).
 
 The SDKs have their defaults but for two: they wait at most 10 ms before a retry, and 0.6 s for

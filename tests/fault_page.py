@@ -1,6 +1,6 @@
 """The page of all faults, made of their docstrings and of what was measured.
 
-PYTHONPATH=proxy:tests python tests/fault_page.py > docs/faults.md
+PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/faults.md
 
 The frame is written by hand: tests/fault_frame.md, with placeholders for the generated parts.
 """

@@ -16,7 +16,7 @@ TEXT = PAGE.read_text("utf-8")
 
 def test_the_page_is_up_to_date() -> None:
     assert render_page() == TEXT, (
-        "PYTHONPATH=proxy:tests python tests/fault_page.py > docs/faults.md"
+        "PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/faults.md"
     )
 
 

@@ -62,7 +62,9 @@ async def test_the_sdks_behave_and_retry_as_documented(tmp_path: Path, columns: 
     if differing:  # on a busy machine an SDK may time out
         differing &= set(await _differing_cells(columns, tmp_path))
 
-    assert not differing, "PYTHONPATH=proxy:tests python tests/fault_measuring.py measures anew"
+    assert not differing, (
+        "PYTHONPATH=proxy:tests .venv/bin/python tests/fault_measuring.py measures anew"
+    )
 
 
 async def _differing_cells(columns: list[str], folder: Path) -> list[tuple[str, str, str]]:

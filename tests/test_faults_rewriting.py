@@ -20,7 +20,9 @@ from fault_injection import (
     split_at,
     turn_request,
 )
-from llm_proxy.actions import Abort, Begin, Send, Wait
+from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults import rewriting
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.faults.rewriting import RewritingTooExpensive, rewrite_response
 
@@ -208,6 +210,26 @@ def test_rules_that_are_too_expensive_together_raise() -> None:
         RewritingTooExpensive, match="the rules of this answer make too much work together"
     ):
         rewrite_response(response_burst(encoded_response(request)), chain)
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_rules_that_add_too_many_bytes_together_raise(
+    monkeypatch: pytest.MonkeyPatch, *, is_live: bool
+) -> None:
+    """An element of an array that is cut off includes all that follows: each copy doubles it."""
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "chunked")
+    array = b"[" + b",".join([b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}'] * 5) + b"]"
+    burst: Burst = (Begin(head), Send(array))
+    rules = ["malformed-json,after=1", *["duplicate,after=1"] * 9]
+    rewrite = apply_faults_live if is_live else apply_faults
+    actions, _ = rewrite(turn_request("gemini"), burst, *rules)
+    added_bytes = len(sent_body(actions)) - len(array)
+    assert added_bytes > 100 * len(array)
+    monkeypatch.setattr(rewriting, "_MAX_ADDED_BYTES", added_bytes)
+    rewrite(turn_request("gemini"), burst, *rules)
+    monkeypatch.setattr(rewriting, "_MAX_ADDED_BYTES", added_bytes - 1)
+    with pytest.raises(RewritingTooExpensive):
+        rewrite(turn_request("gemini"), burst, *rules)
 
 
 def test_repeated_rules_make_no_extra_actions() -> None:

@@ -29,7 +29,7 @@ async def faulted_actions(
         return ModeResponse(burst, "a test")
 
     response = FaultedResponse(faults, call, JournalEntry(1, "default", "POST", "/"))
-    actions = await response.get_actions(respond)
+    actions = await response.respond(respond)
     response.finish()
     return actions
 

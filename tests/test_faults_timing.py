@@ -133,8 +133,23 @@ def test_the_end_of_a_stream_comes_late_and_nothing_else(framing: str, is_live: 
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     burst = response_burst(encoded_response(request))
     rewrite = apply_faults_live if is_live else apply_faults
-    actions, _ = rewrite(request, burst, "slow-close,by=1s")
+    actions, injection = rewrite(request, burst, "slow-close,by=1s")
     assert tuple(actions) == (*burst, Wait(due_times(burst)[-1] + 1000))
+    record = injection.records[0]
+    assert (record.at_ms, record.event, record.byte) == (
+        due_times(burst)[-1],
+        len(encoded_response(request).framed_messages),
+        len(sent_body(burst)),
+    )
+
+
+def test_a_stream_that_breaks_off_has_no_late_end() -> None:
+    request = turn_request()
+    burst = (*response_burst(encoded_response(request))[:6], Abort("rst"))
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(request, burst, "slow-close,by=1s")
+        assert tuple(actions) == burst
+        assert injection.records[0].skipped == "the answer broke off before it"
 
 
 def test_a_body_of_a_declared_length_has_no_late_end() -> None:

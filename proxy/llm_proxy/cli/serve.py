@@ -1,4 +1,4 @@
-"""`record`, `replay`, `auto` and `simulate`."""
+"""The commands `record`, `replay`, `auto` and `simulate`: their options and help alone."""
 
 from __future__ import annotations
 

@@ -69,7 +69,12 @@ class AtEvent:
     type: str
 
 
-StreamLocation = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """At the clean end of the body.  No rule can give it: it is the default of some faults."""
+
+
+StreamLocation = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent | AtEnd
 """Where in the stream of a response a fault is injected."""
 
 

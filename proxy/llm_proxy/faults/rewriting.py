@@ -25,6 +25,7 @@ from llm_proxy.faults.kind import (
     ActionTransform,
     AfterBytes,
     AfterEvents,
+    AtEnd,
     AtEvent,
     AtFraction,
     AtTime,
@@ -40,6 +41,9 @@ _EPSILON_MS: Final = 0.001
 """An action that is due at the same time as a fault precedes it."""
 _MAX_REWRITTEN_ACTIONS: Final = 300_000
 """Actions that the rules of one response may rewrite, added up: some seconds of work."""
+_MAX_ADDED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes by which the rules of one response may make its body longer: where each rule repeats what
+the one before has repeated, the body grows exponentially."""
 _FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
     "chunked": "a body that comes in chunks",
     "close": "a body that ends with the connection",
@@ -222,7 +226,7 @@ class RuleRewriter:
         body = self._body
         body.close()
         output = self._release_to_location()
-        if self._is_taking:
+        if self._is_taking or isinstance(self._location, AtEnd):
             output += self._inject(is_complete=True)
         if self._is_done():
             return output
@@ -446,7 +450,7 @@ class RuleRewriter:
 
 
 class RewritingTooExpensive(Exception):
-    """The rules of one response together rewrite too many actions."""
+    """The rules of one response together rewrite too many actions, or add too many bytes."""
 
     def __init__(self) -> None:
         super().__init__("the rules of this answer make too much work together")
@@ -461,6 +465,7 @@ class RewriterChain:
         """Whether a rule has ended the response: no further action of its source is needed."""
         self._changes_length = any(rewriter.changes_length for rewriter in rewriters)
         self._rewritten_count = 0
+        self._added_bytes = 0
 
     @property
     def next_trigger_ms(self) -> float | None:
@@ -513,6 +518,9 @@ class RewriterChain:
                 output += rewriter.feed(action)
             if is_end and not _ends_in_abort(actions):
                 output += rewriter.close()
+            self._added_bytes += _body_byte_count(output) - _body_byte_count(actions)
+            if self._added_bytes > _MAX_ADDED_BYTES:
+                raise RewritingTooExpensive
             is_end = is_end or rewriter.is_over
             actions = output
         self.is_over = is_end
@@ -525,7 +533,7 @@ def rewrite_response(burst: Burst, rewriter_chain: RewriterChain) -> Burst:
     The declared length is adapted for rules whose `changes_length` is set.  Raises
     `RewritingTooExpensive`.
     """
-    rewritten_count = 0
+    rewritten_count, max_bytes = 0, _body_byte_count(burst) + _MAX_ADDED_BYTES
     for rewriter in rewriter_chain.rewriters:
         rewritten_count += len(burst)
         if rewritten_count > _MAX_REWRITTEN_ACTIONS:
@@ -534,8 +542,11 @@ def rewrite_response(burst: Burst, rewriter_chain: RewriterChain) -> Burst:
         output = list(chain.from_iterable(map(rewriter.feed, burst)))
         if not _ends_in_abort(output):
             output += rewriter.close()
+        output_bytes = _body_byte_count(output)
+        if output_bytes > max_bytes:
+            raise RewritingTooExpensive
         if rewriter.changes_length and not _ends_in_abort(output):
-            added_bytes = _body_byte_count(output) - rewriter.total_bytes
+            added_bytes = output_bytes - rewriter.total_bytes
             output = [_with_longer_body(action, added_bytes) for action in output]
         burst = tuple(output)
     return burst

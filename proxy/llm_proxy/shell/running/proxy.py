@@ -1,4 +1,7 @@
-"""Starts and stops a proxy server, with everything that its mode responds from."""
+"""Builds a proxy from its settings, starts and stops it: mode, library, faults, server, listener.
+
+`shell.server.server` handles its requests.
+"""
 
 from __future__ import annotations
 

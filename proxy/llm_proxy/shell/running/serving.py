@@ -1,4 +1,7 @@
-"""Runs a server at the command line: log, child process, signals, exit code."""
+"""The process around a running proxy: log, child process, signals, exit code.
+
+`proxy` starts and stops the proxy itself.
+"""
 
 from __future__ import annotations
 

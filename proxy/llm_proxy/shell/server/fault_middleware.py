@@ -153,7 +153,7 @@ class FaultMiddleware:
 class FaultedResponse:
     """The response to one request, with the faults that are injected into it.
 
-    Call `get_actions` first, and `finish` at the end, however the response ended.
+    Call `respond` first, and `finish` at the end, however the response ended.
     """
 
     def __init__(
@@ -167,10 +167,13 @@ class FaultedResponse:
         self._sent_body = bytearray()
         """The beginning of the body as it is sent."""
 
-    async def get_actions(self, respond: Callable[[], Awaitable[ModeResponse]]) -> ActionSource:
-        """The actions of the response that `respond` gives, or of a fault in place of it.
+    async def respond(
+        self, get_mode_response: Callable[[], Awaitable[ModeResponse]]
+    ) -> ActionSource:
+        """The actions of the mode's response with its faults, or of a fault in place of it.
 
-        Raises whatever `respond` and the source raise, and `RequestRefused` for a fault header that
+        Every request is answered through here, also without any rule.  Raises whatever
+        `get_mode_response` and the source raise, and `RequestRefused` for a fault header that
         is invalid or not allowed.
         """
         middleware, routed, entry = self._middleware, self._routed, self._entry
@@ -182,7 +185,7 @@ class FaultedResponse:
         if source is not None:
             entry.origin = "fault"
         else:
-            mode_response = await respond()
+            mode_response = await get_mode_response()
             source, scripted_response = (
                 mode_response.action_source,
                 mode_response.scripted_response,

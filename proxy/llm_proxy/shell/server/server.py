@@ -1,4 +1,4 @@
-"""Serves requests: guards, body, routing, the mode's response, faults, writing, journal."""
+"""Handles each request: guards, body, routing, the mode's response, faults, writing, journal."""
 
 from __future__ import annotations
 
@@ -166,9 +166,7 @@ class ProxyServer:
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
         try:
             try:
-                source = await faulted_response.get_actions(
-                    partial(self._mode_response, routed, entry)
-                )
+                source = await faulted_response.respond(partial(self._mode_response, routed, entry))
                 await perform_actions(source, routed, writer)
                 entry.ending = "cut" if writer.was_aborted else "sent"
             except LlmProxyError as error:
