@@ -81,9 +81,6 @@ CASES: Final = (
     ),
 )
 
-TOOL_CASES: Final = {case.name for case in CASES if case.calls_tools}
-"""The names of the cases with tool calls: a dialect without tools cannot encode them."""
-
 _CASES_BY_NAME: Final = {case.name: case for case in CASES}
 _PROMPT_PATTERN: Final = re.compile(rb"\[\[([a-z0-9-]+ [a-z]+ ([a-z0-9-]+))\]\]")
 
