@@ -1,4 +1,4 @@
-"""Strategies for turns to encode, and requests for every response form of every dialect."""
+"""A record of every dialect, requests for all its response forms, and strategies for turns."""
 
 from __future__ import annotations
 
@@ -48,10 +48,73 @@ class Manner:
     """The dialect's name, and the form of the response."""
     request: Request
     context: EncodeContext = ENCODE_CONTEXT
+    has_finish: bool = True
+    """Whether a response tells why it ended."""
+    finish_without_reason: FinishReason | None = None
+    """What is decoded if it does not: `OTHER` for a stream, which must have an end."""
 
     @property
     def dialect(self) -> Dialect:
         return dialect_of_request(self.request)
+
+    def decoded_finish(self, finish: FinishReason) -> FinishReason | None:
+        """What is decoded from a response with one of the common finish reasons."""
+        return finish if self.has_finish else self.finish_without_reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectRecord:
+    """What the tests expect of one dialect."""
+
+    has_tool_calls: bool = True
+    overloaded_status: int = 503
+    filter_finish: str = ""
+    """Its own finish reason for a content filter; empty if it has none."""
+    refusal_part: type[Text | Refusal] | None
+    """What has the text of a refusal; None if that is left out."""
+    refusal_finish: str
+    """Its own finish reason of a refusal."""
+
+
+DIALECT_RECORDS: Final = {
+    "openai-chat": DialectRecord(
+        filter_finish="content_filter", refusal_part=Refusal, refusal_finish="stop"
+    ),
+    "openai-completions": DialectRecord(
+        has_tool_calls=False,
+        filter_finish="content_filter",
+        refusal_part=None,
+        refusal_finish="content_filter",
+    ),
+    "openai-responses": DialectRecord(
+        filter_finish="content_filter", refusal_part=Refusal, refusal_finish="completed"
+    ),
+    "anthropic": DialectRecord(
+        overloaded_status=529,
+        filter_finish="refusal",
+        refusal_part=Refusal,
+        refusal_finish="refusal",
+    ),
+    "gemini": DialectRecord(filter_finish="SAFETY", refusal_part=None, refusal_finish="SAFETY"),
+    "gemini-interactions": DialectRecord(refusal_part=Text, refusal_finish="completed"),
+    "ollama": DialectRecord(refusal_part=Text, refusal_finish="stop"),
+    "cohere": DialectRecord(filter_finish="ERROR", refusal_part=Text, refusal_finish="COMPLETE"),
+    "bedrock": DialectRecord(
+        filter_finish="content_filtered", refusal_part=Text, refusal_finish="refusal"
+    ),
+}
+
+DIALECTS_WITHOUT_CALLS: Final = frozenset(
+    name for name, record in DIALECT_RECORDS.items() if not record.has_tool_calls
+)
+
+
+def dialect_record(name: str) -> DialectRecord:
+    """The record of a dialect, which every dialect with turns must have."""
+    assert name in DIALECT_RECORDS, (
+        f"add the record of {name} to DIALECT_RECORDS in tests/dialect_manners.py"
+    )
+    return DIALECT_RECORDS[name]
 
 
 def _chat_request(**body: Any) -> Request:
@@ -212,7 +275,9 @@ MANNERS: Final = (
     Manner("openai-responses whole, in the background", _responses_request(**_BACKGROUND_FIELDS)),
     Manner("openai-responses whole, fetched", Request("GET", "/v1/responses/r", "", (), b"")),
     Manner(
-        "openai-responses compacted", json_request("/v1/responses/compact", model="gpt-5", input=[])
+        "openai-responses compacted",
+        json_request("/v1/responses/compact", model="gpt-5", input=[]),
+        has_finish=False,
     ),
     Manner(
         "openai-responses stream, openrouter",

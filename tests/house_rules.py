@@ -16,6 +16,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
+from llm_proxy.providers import PROVIDERS
+
 PACKAGE: Final = "llm_proxy"
 
 _MODEL_MODULES: Final = frozenset(
@@ -70,10 +72,12 @@ that runs an operator's programs and reads any file and service: its exceptions 
 and each means that there are no credentials."""
 
 _PROVIDER_NAME: Final = re.compile(
-    "anthropic|azure|bedrock|claude|codeassist|cohere|deepseek|fireworks|gemini|google|groq|mistral"
-    "|ollama|openai|openrouter|perplexity|vertex|xai",
+    "|".join(
+        sorted({provider.name for provider in PROVIDERS} - {"together"} | {"claude", "google"})
+    ),
     re.IGNORECASE,
 )
+"""The names of providers, but for a word of plain English, and of other products of theirs."""
 _MAY_NAME_PROVIDERS: Final = tuple(
     f"{PACKAGE}.{prefix}"
     for prefix in (

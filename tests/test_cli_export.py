@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_process import run_command
+from dialect_manners import DIALECTS_WITHOUT_CALLS
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.exchange import Ending, ResponseHead
@@ -57,7 +58,7 @@ def decode_export(name: str, exported: str, *, stream: bool) -> Turn:
     return turn
 
 
-TEXT_DIALECTS = sorted(set(dialects.chat_dialects()) - {"bedrock", "openai-completions"})
+TEXT_DIALECTS = sorted(set(dialects.chat_dialects()) - {"bedrock"} - DIALECTS_WITHOUT_CALLS)
 """The dialects that support tool calls and are text on the wire."""
 
 

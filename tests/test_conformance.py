@@ -12,6 +12,7 @@ import pytest
 import judge_runner
 import response_differences
 from conformance_cases import CASES, ConformanceProvider, case_prompt
+from dialect_manners import DIALECTS_WITHOUT_CALLS
 from in_process_proxy import load_cassettes, proxy
 from judge_runner import JudgeRequest, JudgeResponse
 from llm_proxy.cassette_views import cassette_outcome
@@ -31,8 +32,6 @@ MODELS = {"bedrock": _CLAUDE, "bedrock-invoke": _CLAUDE}
 
 DIFFERENCES = Path(__file__).with_name("conformance_differences.json")
 """Differences caused by the clients themselves: judge, case and field, with the reason."""
-
-WITHOUT_TOOLS = {"openai-completions"}
 
 WITHOUT_TURNS = {"cohere-v1"}
 """Decoded, and encoded for errors alone."""
@@ -142,7 +141,7 @@ async def test_a_client_decodes_every_case_live_and_replayed(
         (dialect, case.name)
         for dialect in supported
         for case in CASES
-        if (dialect in WITHOUT_TOOLS and case.calls_tools)
+        if (dialect in DIALECTS_WITHOUT_CALLS and case.calls_tools)
         or (dialect in WITHOUT_TURNS and case.status == 200)
     }
     assert {

@@ -1,4 +1,4 @@
-"""docs/dialects.md agrees with the code."""
+"""The pages that list dialects and providers agree with the code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 import dialect_capabilities
 from llm_proxy import dialects
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
+from llm_proxy.providers import PROVIDERS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "dialects.md").read_text()
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "dialects.md").read_text()
 
 
 def test_the_page_ends_with_the_generated_table() -> None:
@@ -27,3 +29,24 @@ def test_every_dialect_has_its_row(name: str) -> None:
 @pytest.mark.parametrize("name", VARIANT_BY_PROVIDER)
 def test_every_provider_variant_has_its_row(name: str) -> None:
     assert f"\n| `{name}` | " in PAGE
+
+
+@pytest.mark.parametrize("name", [provider.name for provider in PROVIDERS])
+def test_every_provider_has_its_row(name: str) -> None:
+    server_page = (DOCS / "server.md").read_text()
+    rows = [
+        line
+        for line in server_page.split("## Providers")[1].split("###")[0].splitlines()
+        if line.startswith("| ")
+    ]
+
+    assert any(f"`{name}`" in row.split(" | ")[0] for row in rows), (
+        "add the provider's row to docs/server.md"
+    )
+
+
+@pytest.mark.parametrize("dialect", dialects.chat_dialects().values(), ids=lambda item: item.name)
+def test_the_scenarios_page_names_the_key_of_its_metadata(dialect: dialects.Dialect) -> None:
+    sentence = (DOCS / "scenarios.md").read_text().split("What stands in `provider_metadata`")[1]
+
+    assert f"`{dialect.metadata_names.read_keys[0]}`" in sentence.partition(" is told in ")[0]

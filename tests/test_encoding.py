@@ -10,8 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from conformance_cases import CASES, Case
-from dialect_manners import ANY_TURNS, COMMON_TURNS, MANNERS, Manner
-from llm_proxy import framing
+from dialect_manners import (
+    ANY_TURNS,
+    COMMON_TURNS,
+    DIALECT_RECORDS,
+    MANNERS,
+    Manner,
+    dialect_record,
+)
+from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
@@ -20,6 +27,21 @@ from thoroughness import quick_or_thorough
 each_manner = pytest.mark.parametrize(
     "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
 )
+
+
+@pytest.mark.parametrize("name", dialects.chat_dialects())
+def test_every_dialect_with_turns_has_its_record_and_its_manners(name: str) -> None:
+    assert dialect_record(name).refusal_finish
+    streams = {
+        manner.dialect.streams(manner.request) for manner in MANNERS if manner.dialect.name == name
+    }
+    assert streams == {True, False}, (
+        f"add the forms of {name}'s responses to MANNERS in tests/dialect_manners.py"
+    )
+
+
+def test_every_record_is_that_of_a_dialect() -> None:
+    assert set(DIALECT_RECORDS) == set(dialects.chat_dialects())
 
 
 def convert_or_skip(manner: Manner, *turns: Turn) -> ConvertedResponseTurns:

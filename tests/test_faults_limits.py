@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialect_manners import ENCODE_CONTEXT, json_request
+from dialect_manners import ENCODE_CONTEXT, dialect_record, json_request
 from fault_injection import (
     apply_faults,
     encoded_response,
@@ -90,7 +90,7 @@ def test_there_is_no_should_retry_header_by_default() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_overloaded_provider_has_a_status_of_its_own(name: str) -> None:
     response = refusal_response(turn_request(name), "overloaded")
-    assert response.head.status == (529 if name == "anthropic" else 503)
+    assert response.head.status == dialect_record(name).overloaded_status
     assert dialects.dialect_named(name).decode_response(response)[0].failure is not None
 
 

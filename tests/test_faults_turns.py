@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialect_manners import ENCODE_CONTEXT, MANNERS, Manner, json_request
+from dialect_manners import (
+    DIALECTS_WITHOUT_CALLS,
+    ENCODE_CONTEXT,
+    MANNERS,
+    Manner,
+    dialect_record,
+    json_request,
+)
 from fault_injection import (
     TURN,
     apply_faults,
@@ -86,7 +93,7 @@ STREAM_CASES: Final = [
 WHOLE_CASES: Final = [
     pytest.param(manner, response, id=manner.name)
     for manner in MANNERS
-    if not manner.dialect.streams(manner.request) and "compacted" not in manner.name
+    if not manner.dialect.streams(manner.request)
     if (response := encode_or_none(manner, TEXT_TURN)) is not None
 ]
 
@@ -174,7 +181,8 @@ def test_a_stream_can_end_anywhere_with_finish_length(
         turn = ending_turn(manner, response, "finish-length", after)
         if turn is not None:
             ended_count += 1
-            assert (turn.finish, turn.failure) == (FinishReason.LENGTH, None)
+            assert turn.finish is manner.decoded_finish(FinishReason.LENGTH)
+            assert turn.failure is None
     assert ended_count or len(response.framed_messages) == 1
 
 
@@ -185,20 +193,9 @@ def test_a_whole_body_with_finish_length_has_half_of_its_text(
     actions, injection = apply_faults(manner.request, response_burst(response), "finish-length")
     sent_response, turn = decode_sent(manner.request, response, actions)
     assert injection.records[0].skipped == ""
-    assert (turn.text, turn.finish) == ("The quick brown fox ju", FinishReason.LENGTH)
+    assert turn.text == "The quick brown fox ju"
+    assert turn.finish is manner.decoded_finish(FinishReason.LENGTH)
     assert sent_response.head.content_length == len(sent_body(actions))
-
-
-FILTER_FINISH_BY_DIALECT: Final = {
-    "openai-chat": "content_filter",
-    "openai-completions": "content_filter",
-    "openai-responses": "content_filter",
-    "anthropic": "refusal",
-    "gemini": "SAFETY",
-    "bedrock": "content_filtered",
-    "cohere": "ERROR",
-}
-"""The provider's own finish reason; the other dialects have none."""
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -208,13 +205,14 @@ def test_a_content_filter_has_its_providers_own_finish_reason(dialect: str, stre
     response = response_to(request)
     rule = "content-filter,after=6" if stream else "content-filter"
     actions, injection = apply_faults(request, response_burst(response), rule)
-    if dialect not in FILTER_FINISH_BY_DIALECT:
+    expected_finish = dialect_record(dialect).filter_finish
+    if not expected_finish:
         assert actions == response_burst(response)
         reason = f"{dialect} has no word for an answer that ends so"
         assert injection.records[0].skipped == reason
         return
     _, turn = decode_sent(request, response, actions)
-    assert turn.finish_raw == FILTER_FINISH_BY_DIALECT[dialect]
+    assert turn.finish_raw == expected_finish
     assert TURN.text.startswith(turn.text)
     assert turn.text not in ("", TURN.text) or dialect == "openai-responses"
 
@@ -282,22 +280,8 @@ def test_an_error_event_has_the_type_and_message_of_its_rule() -> None:
     assert actions[-1] == Send(b"".join(split_messages("sse", sent_body(actions))[-1:]))
 
 
-REFUSAL_BY_DIALECT: Final = {
-    "openai-chat": ((Refusal(REFUSAL_TEXT),), "stop"),
-    "openai-completions": ((), "content_filter"),
-    "openai-responses": ((Refusal(REFUSAL_TEXT),), "completed"),
-    "anthropic": ((Refusal(REFUSAL_TEXT),), "refusal"),
-    "gemini": ((), "SAFETY"),
-    "gemini-interactions": ((Text(REFUSAL_TEXT),), "completed"),
-    "ollama": ((Text(REFUSAL_TEXT),), "stop"),
-    "cohere": ((Text(REFUSAL_TEXT),), "COMPLETE"),
-    "bedrock": ((Text(REFUSAL_TEXT),), "refusal"),
-}
-"""The parts and the finish reason of each provider's refusal."""
-
-
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", sorted(REFUSAL_BY_DIALECT))
+@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
 def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -> None:
     request = turn_request(dialect, stream=stream)
     response = response_to(request)
@@ -305,14 +289,12 @@ def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -
     actions, injection = apply_faults(request, response_burst(response), "refusal")
     sent_response, turn = decode_sent(request, response, actions)
     bare_parts = tuple(replace(part, metadata=()) for part in turn.parts)
-    assert (bare_parts, turn.finish_raw) == REFUSAL_BY_DIALECT[dialect]
+    record = dialect_record(dialect)
+    expected_parts = () if record.refusal_part is None else (record.refusal_part(REFUSAL_TEXT),)
+    assert (bare_parts, turn.finish_raw) == (expected_parts, record.refusal_finish)
     assert (turn.id, turn.model, turn.usage) == (original.id, original.model, original.usage)
     assert injection.records[0].effect is FaultEffect.ALTERED
     assert sent_response.head.content_length in (None, len(sent_body(actions)))
-
-
-def test_every_chat_dialect_has_a_refusal() -> None:
-    assert set(REFUSAL_BY_DIALECT) == set(chat_dialects())
 
 
 @pytest.mark.parametrize(("manner", "response"), [*STREAM_CASES, *WHOLE_CASES])
@@ -395,7 +377,7 @@ def with_tools(dialect: str, *, stream: bool = True, schema: object = CITY_SCHEM
     )
 
 
-CALL_DIALECTS: Final = sorted(set(chat_dialects()) - {"openai-completions"})
+CALL_DIALECTS: Final = sorted(set(chat_dialects()) - DIALECTS_WITHOUT_CALLS)
 BAD_CALLS: Final = {
     "name": ("weather_v2", {"unit": "C", "city": "Rome"}),
     "missing": ("weather", {"unit": "C"}),

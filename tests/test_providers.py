@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from llm_proxy import providers
@@ -21,151 +23,157 @@ NO_HEADERS: Headers = ()
 ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "provider"),
-    [
-        # openai, and all providers with its protocol under /v1
-        ("/v1/chat/completions", NO_HEADERS, "openai"),
-        ("/v1/responses", NO_HEADERS, "openai"),
-        ("/v1/responses/resp_1/cancel", NO_HEADERS, "openai"),
-        ("/v1/completions", NO_HEADERS, "openai"),
-        ("/v1/embeddings", NO_HEADERS, "openai"),
-        ("/v1/models", NO_HEADERS, "openai"),
-        ("/v1/models/gpt-5", NO_HEADERS, "openai"),
-        ("/v1/moderations", NO_HEADERS, "openai"),
-        ("/v1/audio/transcriptions", NO_HEADERS, "openai"),
-        ("/v1/files", NO_HEADERS, "openai"),
-        # clients whose base URL is without /v1
-        ("/chat/completions", NO_HEADERS, "openai"),
-        ("/completions", NO_HEADERS, "openai"),
-        ("/responses", NO_HEADERS, "openai"),
-        ("/responses/resp_1", NO_HEADERS, "openai"),
-        ("/embeddings", NO_HEADERS, "openai"),
-        ("/models", NO_HEADERS, "openai"),
-        # anthropic: SDKs and Claude Code, the AI SDK, the legacy path, paths shared with openai
-        ("/v1/messages", CLAUDE, "anthropic"),
-        ("/v1/messages", NO_HEADERS, "anthropic"),
-        ("/messages", CLAUDE, "anthropic"),
-        ("/v1/messages/count_tokens", NO_HEADERS, "anthropic"),
-        ("/v1/messages/batches/b/results", NO_HEADERS, "anthropic"),
-        ("/v1/complete", NO_HEADERS, "anthropic"),
-        ("/api/hello", BUN, "anthropic"),
-        ("/api/hello", NO_HEADERS, "anthropic"),
-        ("/", CLAUDE, "anthropic"),
-        ("/v1/models", CLAUDE, "anthropic"),
-        ("/v1/models/claude", CLAUDE, "anthropic"),
-        ("/v1/files", CLAUDE, "anthropic"),
-        # google: the SDKs' /v1 and /v1beta, the AI SDK, LiteLLM without a version
-        ("/v1beta/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
-        ("/v1beta/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
-        ("/v1/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
-        ("/v1alpha/models", GOOGLE, "gemini"),
-        ("/v1/models", GOOGLE, "gemini"),
-        ("/v1/models/gemini-3", GOOGLE, "gemini"),
-        ("/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
-        ("/v1/interactions", GOOGLE, "gemini"),
-        ("/v1beta/interactions/i/cancel", NO_HEADERS, "gemini"),
-        ("/upload/v1beta/files", GOOGLE, "gemini"),
-        # vertex: also with an API key, and under the base URL of Anthropic's client
-        (
-            "/v1beta1/projects/p/locations/l/publishers/google/models/m:predict",
-            NO_HEADERS,
-            "vertex",
-        ),
-        ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", CLAUDE, "vertex"),
-        ("/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", NO_HEADERS, "vertex"),
-        ("/v1beta1/publishers/google/models/m:streamGenerateContent", GOOGLE, "vertex"),
-        # ollama
-        ("/api/chat", NO_HEADERS, "ollama"),
-        ("/api/generate", NO_HEADERS, "ollama"),
-        ("/api/show", NO_HEADERS, "ollama"),
-        ("/api/blobs/sha256:0", NO_HEADERS, "ollama"),
-        ("/", NO_HEADERS, "ollama"),
-        ("/", BUN, "ollama"),
-        ("/api/helloes", NO_HEADERS, "ollama"),
-        # others with their own paths
-        ("/openai/v1/chat/completions", NO_HEADERS, "groq"),
-        ("/openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
-        ("/openai/responses", NO_HEADERS, "azure"),
-        # a base URL that ends in a slash puts another one in front
-        ("//openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
-        ("//openai/responses", NO_HEADERS, "azure"),
-        ("//openai/v1/responses", AZURE, "azure"),
-        ("//openai/v1/chat/completions", NO_HEADERS, "groq"),
-        ("//v1/chat/completions", NO_HEADERS, "openai"),
-        ("//v1/messages", CLAUDE, "anthropic"),
-        ("//", NO_HEADERS, "ollama"),
-        ("/x//openai/responses", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/api/v1/chat/completions", NO_HEADERS, "openrouter"),
-        ("/api/v1/messages", CLAUDE, "openrouter"),
-        ("/model/anthropic.claude-x%3A0/converse-stream", NO_HEADERS, "bedrock"),
-        ("/model/anthropic.claude-x%3A0/converse", NO_HEADERS, "bedrock"),
-        ("/model/m/invoke", NO_HEADERS, "bedrock"),
-        ("/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
-        ("/model/m/count-tokens", NO_HEADERS, "bedrock"),
-        ("/guardrail/g/version/1/apply", NO_HEADERS, "bedrock"),
-        ("/async-invoke", NO_HEADERS, "bedrock"),
-        ("/async-invoke/arn%3Aaws%3Abedrock%3A1", NO_HEADERS, "bedrock"),
-        ("/guardrail-checks/invoke", NO_HEADERS, "bedrock"),
-        # ... a model named by the ARN of an inference profile, also in the form of old clients
-        (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", NO_HEADERS, "bedrock"),
-        (f"/model/{ARN}/converse-stream", NO_HEADERS, "bedrock"),
-        (f"/model/{ARN}/invoke", NO_HEADERS, "bedrock"),
-        # ... behind a gateway's prefix, even if it resembles another provider's path
-        ("/bedrock/model/m/converse", NO_HEADERS, "bedrock"),
-        ("/v1/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
-        ("/api/gateway/model/m/invoke", NO_HEADERS, "bedrock"),
-        ("/openai/model/m/converse", NO_HEADERS, "bedrock"),
-        # ... its agents: by path, or by signature where the path is not specific to it
-        ("/agents/A/agentAliases/B/sessions/C/text", NO_HEADERS, "bedrock"),
-        ("/knowledgebases/K/retrieve", NO_HEADERS, "bedrock"),
-        ("/retrieveAndGenerateStream", NO_HEADERS, "bedrock"),
-        ("/flows/F/aliases/A", NO_HEADERS, "bedrock"),
-        ("/flows/F/executions", NO_HEADERS, "bedrock"),
-        ("/rerank", SIGNED, "bedrock"),
-        ("/rerank", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/sessions/", SIGNED, "bedrock"),
-        ("/sessions/", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/v1/chat/completions", SIGNED, "openai"),
-        # ... and paths that only resemble its own
-        ("/model/m", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/model/m/describe", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/model//converse", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/v2/chat", NO_HEADERS, "cohere"),
-        ("/v2/rerank", NO_HEADERS, "cohere"),
-        ("/v1/chat", NO_HEADERS, "cohere"),
-        ("/v1/tokenize", NO_HEADERS, "cohere"),
-        ("/v1/rerank", COHERE, "cohere"),
-        ("/v1/rerank", (("User-Agent", "cohere/7.3.1"),), "cohere"),
-        ("/v1/rerank", NO_HEADERS, "openai"),
-        ("/v1/models", COHERE, "cohere"),
-        ("/v1/models", (("User-Agent", "cohere-go/2"),), "cohere"),
-        ("/v1/models/command-a", COHERE, "cohere"),
-        ("/v1/classify", COHERE, "cohere"),
-        ("/v1/models", (("X-Fern-SDK-Name", "somebody"),), "openai"),
-        ("/v1/chat/completions", COHERE, "openai"),
-        # azure and groq share a path
-        ("/openai/v1/chat/completions", AZURE, "azure"),
-        ("/openai/v1/responses", AZURE, "azure"),
-        ("/openai/v1/responses", (("Authorization", "Bearer api-key: 1"),), "groq"),
-        ("/v1/chat/completions", AZURE, "openai"),
-        # gemini's Code Assist has its own address
-        ("/v1internal:streamGenerateContent", NO_HEADERS, "codeassist"),
-        ("/v1internal:loadCodeAssist", NO_HEADERS, "codeassist"),
-        ("/v1internal/operations/1", NO_HEADERS, "codeassist"),
-        ("/v1internals", NO_HEADERS, DEFAULT_PROVIDER),
-        # of no known provider
-        ("/healthz", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/v3/x", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/openai", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/anthropic/v1/messages", NO_HEADERS, DEFAULT_PROVIDER),
-        ("/anthropic/v1/messages", CLAUDE, "anthropic"),
-        ("/V1/chat/completions", NO_HEADERS, DEFAULT_PROVIDER),
-        ("*", NO_HEADERS, DEFAULT_PROVIDER),
-    ],
-)
+PATH_CASES: Final = [
+    # openai, and all providers with its protocol under /v1
+    ("/v1/chat/completions", NO_HEADERS, "openai"),
+    ("/v1/responses", NO_HEADERS, "openai"),
+    ("/v1/responses/resp_1/cancel", NO_HEADERS, "openai"),
+    ("/v1/completions", NO_HEADERS, "openai"),
+    ("/v1/embeddings", NO_HEADERS, "openai"),
+    ("/v1/models", NO_HEADERS, "openai"),
+    ("/v1/models/gpt-5", NO_HEADERS, "openai"),
+    ("/v1/moderations", NO_HEADERS, "openai"),
+    ("/v1/audio/transcriptions", NO_HEADERS, "openai"),
+    ("/v1/files", NO_HEADERS, "openai"),
+    # clients whose base URL is without /v1
+    ("/chat/completions", NO_HEADERS, "openai"),
+    ("/completions", NO_HEADERS, "openai"),
+    ("/responses", NO_HEADERS, "openai"),
+    ("/responses/resp_1", NO_HEADERS, "openai"),
+    ("/embeddings", NO_HEADERS, "openai"),
+    ("/models", NO_HEADERS, "openai"),
+    # anthropic: SDKs and Claude Code, the AI SDK, the legacy path, paths shared with openai
+    ("/v1/messages", CLAUDE, "anthropic"),
+    ("/v1/messages", NO_HEADERS, "anthropic"),
+    ("/messages", CLAUDE, "anthropic"),
+    ("/v1/messages/count_tokens", NO_HEADERS, "anthropic"),
+    ("/v1/messages/batches/b/results", NO_HEADERS, "anthropic"),
+    ("/v1/complete", NO_HEADERS, "anthropic"),
+    ("/api/hello", BUN, "anthropic"),
+    ("/api/hello", NO_HEADERS, "anthropic"),
+    ("/", CLAUDE, "anthropic"),
+    ("/v1/models", CLAUDE, "anthropic"),
+    ("/v1/models/claude", CLAUDE, "anthropic"),
+    ("/v1/files", CLAUDE, "anthropic"),
+    # google: the SDKs' /v1 and /v1beta, the AI SDK, LiteLLM without a version
+    ("/v1beta/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
+    ("/v1beta/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
+    ("/v1/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
+    ("/v1alpha/models", GOOGLE, "gemini"),
+    ("/v1/models", GOOGLE, "gemini"),
+    ("/v1/models/gemini-3", GOOGLE, "gemini"),
+    ("/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
+    ("/v1/interactions", GOOGLE, "gemini"),
+    ("/v1beta/interactions/i/cancel", NO_HEADERS, "gemini"),
+    ("/upload/v1beta/files", GOOGLE, "gemini"),
+    # vertex: also with an API key, and under the base URL of Anthropic's client
+    (
+        "/v1beta1/projects/p/locations/l/publishers/google/models/m:predict",
+        NO_HEADERS,
+        "vertex",
+    ),
+    ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", CLAUDE, "vertex"),
+    ("/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", NO_HEADERS, "vertex"),
+    ("/v1beta1/publishers/google/models/m:streamGenerateContent", GOOGLE, "vertex"),
+    # ollama
+    ("/api/chat", NO_HEADERS, "ollama"),
+    ("/api/generate", NO_HEADERS, "ollama"),
+    ("/api/show", NO_HEADERS, "ollama"),
+    ("/api/blobs/sha256:0", NO_HEADERS, "ollama"),
+    ("/", NO_HEADERS, "ollama"),
+    ("/", BUN, "ollama"),
+    ("/api/helloes", NO_HEADERS, "ollama"),
+    # others with their own paths
+    ("/openai/v1/chat/completions", NO_HEADERS, "groq"),
+    ("/openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
+    ("/openai/responses", NO_HEADERS, "azure"),
+    # a base URL that ends in a slash puts another one in front
+    ("//openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
+    ("//openai/responses", NO_HEADERS, "azure"),
+    ("//openai/v1/responses", AZURE, "azure"),
+    ("//openai/v1/chat/completions", NO_HEADERS, "groq"),
+    ("//v1/chat/completions", NO_HEADERS, "openai"),
+    ("//v1/messages", CLAUDE, "anthropic"),
+    ("//", NO_HEADERS, "ollama"),
+    ("/x//openai/responses", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/api/v1/chat/completions", NO_HEADERS, "openrouter"),
+    ("/api/v1/messages", CLAUDE, "openrouter"),
+    ("/model/anthropic.claude-x%3A0/converse-stream", NO_HEADERS, "bedrock"),
+    ("/model/anthropic.claude-x%3A0/converse", NO_HEADERS, "bedrock"),
+    ("/model/m/invoke", NO_HEADERS, "bedrock"),
+    ("/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
+    ("/model/m/count-tokens", NO_HEADERS, "bedrock"),
+    ("/guardrail/g/version/1/apply", NO_HEADERS, "bedrock"),
+    ("/async-invoke", NO_HEADERS, "bedrock"),
+    ("/async-invoke/arn%3Aaws%3Abedrock%3A1", NO_HEADERS, "bedrock"),
+    ("/guardrail-checks/invoke", NO_HEADERS, "bedrock"),
+    # ... a model named by the ARN of an inference profile, also in the form of old clients
+    (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", NO_HEADERS, "bedrock"),
+    (f"/model/{ARN}/converse-stream", NO_HEADERS, "bedrock"),
+    (f"/model/{ARN}/invoke", NO_HEADERS, "bedrock"),
+    # ... behind a gateway's prefix, even if it resembles another provider's path
+    ("/bedrock/model/m/converse", NO_HEADERS, "bedrock"),
+    ("/v1/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
+    ("/api/gateway/model/m/invoke", NO_HEADERS, "bedrock"),
+    ("/openai/model/m/converse", NO_HEADERS, "bedrock"),
+    # ... its agents: by path, or by signature where the path is not specific to it
+    ("/agents/A/agentAliases/B/sessions/C/text", NO_HEADERS, "bedrock"),
+    ("/knowledgebases/K/retrieve", NO_HEADERS, "bedrock"),
+    ("/retrieveAndGenerateStream", NO_HEADERS, "bedrock"),
+    ("/flows/F/aliases/A", NO_HEADERS, "bedrock"),
+    ("/flows/F/executions", NO_HEADERS, "bedrock"),
+    ("/rerank", SIGNED, "bedrock"),
+    ("/rerank", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/sessions/", SIGNED, "bedrock"),
+    ("/sessions/", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/v1/chat/completions", SIGNED, "openai"),
+    # ... and paths that only resemble its own
+    ("/model/m", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/model/m/describe", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/model//converse", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/v2/chat", NO_HEADERS, "cohere"),
+    ("/v2/rerank", NO_HEADERS, "cohere"),
+    ("/v1/chat", NO_HEADERS, "cohere"),
+    ("/v1/tokenize", NO_HEADERS, "cohere"),
+    ("/v1/rerank", COHERE, "cohere"),
+    ("/v1/rerank", (("User-Agent", "cohere/7.3.1"),), "cohere"),
+    ("/v1/rerank", NO_HEADERS, "openai"),
+    ("/v1/models", COHERE, "cohere"),
+    ("/v1/models", (("User-Agent", "cohere-go/2"),), "cohere"),
+    ("/v1/models/command-a", COHERE, "cohere"),
+    ("/v1/classify", COHERE, "cohere"),
+    ("/v1/models", (("X-Fern-SDK-Name", "somebody"),), "openai"),
+    ("/v1/chat/completions", COHERE, "openai"),
+    # azure and groq share a path
+    ("/openai/v1/chat/completions", AZURE, "azure"),
+    ("/openai/v1/responses", AZURE, "azure"),
+    ("/openai/v1/responses", (("Authorization", "Bearer api-key: 1"),), "groq"),
+    ("/v1/chat/completions", AZURE, "openai"),
+    # gemini's Code Assist has its own address
+    ("/v1internal:streamGenerateContent", NO_HEADERS, "codeassist"),
+    ("/v1internal:loadCodeAssist", NO_HEADERS, "codeassist"),
+    ("/v1internal/operations/1", NO_HEADERS, "codeassist"),
+    ("/v1internals", NO_HEADERS, DEFAULT_PROVIDER),
+    # of no known provider
+    ("/healthz", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/v3/x", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/openai", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/anthropic/v1/messages", NO_HEADERS, DEFAULT_PROVIDER),
+    ("/anthropic/v1/messages", CLAUDE, "anthropic"),
+    ("/V1/chat/completions", NO_HEADERS, DEFAULT_PROVIDER),
+    ("*", NO_HEADERS, DEFAULT_PROVIDER),
+]
+
+
+@pytest.mark.parametrize(("path", "headers", "provider"), PATH_CASES)
 def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: str) -> None:
     assert provider_of_request(Request("POST", path, "", headers, b"")) == provider
+
+
+def test_every_provider_with_paths_has_a_case() -> None:
+    names = {provider.name for provider in PROVIDERS if provider.paths_pattern}
+
+    assert names <= {name for _, _, name in PATH_CASES}, "add its paths to PATH_CASES"
 
 
 @pytest.mark.parametrize(

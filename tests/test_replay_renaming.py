@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from dialect_manners import MANNERS
 from in_process_proxy import load_cassettes, proxy
+from llm_proxy.framing import split_messages
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace, TokenRatePace
+from llm_proxy.turns import Text, Turn
 from provider_streams import chat_chunk, sse
 from raw_http import RawResponse, build_http_request, send_request
 from stub_upstream import chunked, upstream
@@ -144,3 +148,27 @@ async def test_the_answer_of_a_nearest_cassette_stays_as_it_was_recorded(tmp_pat
         raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890", seed=1))
 
     assert (raw.status, raw.body) == (200, body)
+
+
+async def test_a_text_in_counted_pieces_is_one_text_of_its_dialect(tmp_path: Path) -> None:
+    def nova_request(folder: str) -> bytes:
+        body = {"system": [{"text": f"Working directory: {folder}"}], "messages": []}
+        return build_http_request(
+            "/model/us.amazon.nova-2-lite-v1%3A0/invoke-with-response-stream",
+            json.dumps(body).encode(),
+            "Content-Type: application/json",
+        )
+
+    [manner] = [each for each in MANNERS if each.name == "bedrock nova stream"]
+    context = replace(manner.context, split_text=list)
+    response = manner.dialect.encode_response(
+        manner.request, [Turn((Text("in /srv/a/a.txt"),))], context
+    )
+    await record(tmp_path, nova_request("/srv/a"), b"".join(response.framed_messages))
+
+    async with proxy("replay", tmp_path, match_rules=RULES) as replaying:
+        raw = await send_request(replaying.url, nova_request("/opt/longer"))
+
+    messages = tuple(split_messages(response.codec_name, raw.body))
+    [turn] = manner.dialect.decode_response(replace(response, framed_messages=messages))
+    assert turn.text == "in /opt/longer/a.txt"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import corpus
 from cli_process import run_command
 from corpus import rows
-from dialect_manners import json_request
+from dialect_manners import DIALECTS_WITHOUT_CALLS, json_request
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest, sha256_hex
@@ -160,7 +160,7 @@ TURN: Final = Turn(
     ),
     usage=Usage(10, 5, 15, cache_read=2),
 )
-CHAT_DIALECTS: Final = sorted(set(dialects.chat_dialects()) - {"openai-completions"})
+CHAT_DIALECTS: Final = sorted(set(dialects.chat_dialects()) - DIALECTS_WITHOUT_CALLS)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

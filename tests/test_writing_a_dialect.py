@@ -25,12 +25,18 @@ CONTEXT = EncodeContext("page", 1_700_000_000)
 
 
 @cache
-def acme() -> Dialect:
-    """The dialect that the page defines."""
+def page_names() -> dict[str, Any]:
+    """What the page defines."""
     namespace: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(compile(block, str(PAGE), "exec"), namespace)  # noqa: S102 # our own code
-    return cast("Dialect", namespace["Acme"]())
+    return namespace
+
+
+@cache
+def acme() -> Dialect:
+    """The dialect that the page defines."""
+    return cast("Dialect", page_names()["Acme"]())
 
 
 def sample_request(*, stream: bool) -> Request:
@@ -109,3 +115,13 @@ def test_acme_encodes_errors_in_its_own_shape() -> None:
     assert response.head.status == 429
     assert response.framed_messages == (b'{"oops":{"kind":"busy","text":"slowly"}}',)
     assert acme().decode_response(response) == (Turn((), failure=Failure("slowly", "busy")),)
+
+
+def test_the_events_of_the_page_decode_to_what_was_encoded() -> None:
+    documents = [{"word": "Good"}, {"why": "done"}]
+
+    response = page_names()["event_stream"](documents)
+
+    assert response.codec_name == "sse"
+    assert response.framed_messages[0] == b'data: {"word":"Good"}\n\n'
+    assert [*map(page_names()["decode_event"], response.framed_messages)] == documents

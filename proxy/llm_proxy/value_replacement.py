@@ -16,7 +16,7 @@ import re
 from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -49,8 +49,6 @@ _MAX_JSON_DEPTH: Final = 3
 _SECRET_PLACEHOLDERS: Final = (PLACEHOLDER, *POST_KEY_PLACEHOLDERS)
 _STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that identify which of several interleaved fields a message continues."""
-_CONTENT_BLOCK_INDEX: Final = "contentBlockIndex"
-"""The index of consecutive blocks; ignored for text, as Nova counts each piece as a block."""
 _LINE_END: Final = re.compile("[\r\n]")
 
 FieldKey = tuple[str | int | tuple[str, int | str], ...]
@@ -309,13 +307,18 @@ class FieldPiece:
 
 
 def replace_recorded_values(
-    cassette: Cassette, replacements: ValueReplacements
+    cassette: Cassette,
+    replacements: ValueReplacements,
+    counted_texts: Collection[tuple[str, str]] = (),
 ) -> tuple[Cassette, int]:
-    """The cassette with its values replaced, and their number; the same object if 0."""
+    """The cassette with its values replaced, and their number; the same object if 0.
+
+    `counted_texts` are those of its dialect.
+    """
     if not replacements:
         return cassette, 0
     texts = [editable_text(cassette.codec_name, message) for message in cassette.framed_messages]
-    changes, count = _changes_by_message(texts, replacements)
+    changes, count = _changes_by_message(texts, replacements, counted_texts)
     edits: list[ByteEdit] = []
     offset = 0
     for number, (message, text) in enumerate(zip(cassette.framed_messages, texts, strict=True)):
@@ -358,7 +361,9 @@ def _split_edited_body(body: bytes, sizes: Sequence[int], edits: Sequence[ByteEd
 
 
 def _changes_by_message(
-    texts: Sequence[EditableText | None], replacements: ValueReplacements
+    texts: Sequence[EditableText | None],
+    replacements: ValueReplacements,
+    counted_texts: Collection[tuple[str, str]],
 ) -> tuple[dict[int, list[TextChange]], int]:
     """The changes of each message's text, by the message's index; and the number of values."""
     changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
@@ -381,7 +386,8 @@ def _changes_by_message(
             continue
         documents[number] = editable.text
         kind = body.get("type") if isinstance(body, dict) else ""
-        keyed_texts = _keyed_texts(body, (kind if isinstance(kind, str) else "",))
+        start = (kind if isinstance(kind, str) else "",)
+        keyed_texts = _keyed_texts(body, start, counted_texts)
         for place, (key, text) in enumerate(keyed_texts):
             pieces_by_field[key].append(FieldPiece(number, place, text))
     count = sum(map(len, changes_by_message.values()))
@@ -405,16 +411,17 @@ def _changes_by_message(
     return changes_by_message, count
 
 
-def _keyed_texts(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
+def _keyed_texts(
+    value: object, key: FieldKey, counted_texts: Collection[tuple[str, str]]
+) -> Iterator[tuple[FieldKey, str]]:
     """Every text of a message in order, with the key of the field that it is a piece of."""
     match value:
         case str():
-            is_text = key[-1] == "text"
             yield (
                 tuple(
                     step
                     for step in key
-                    if not (is_text and isinstance(step, tuple) and step[0] == _CONTENT_BLOCK_INDEX)
+                    if not isinstance(step, tuple) or (step[0], key[-1]) not in counted_texts
                 ),
                 value,
             )
@@ -425,10 +432,10 @@ def _keyed_texts(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]
                 if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
             ]
             for name, item in value.items():
-                yield from _keyed_texts(item, (*key, *stream_ids, name))
+                yield from _keyed_texts(item, (*key, *stream_ids, name), counted_texts)
         case list():
             for number, item in enumerate(value):
-                yield from _keyed_texts(item, (*key, number))
+                yield from _keyed_texts(item, (*key, number), counted_texts)
         case _:
             pass
 

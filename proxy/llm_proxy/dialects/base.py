@@ -103,6 +103,9 @@ class Dialect(ABC):
     """Its values in scenarios; by default those of OpenAI's family."""
     provider_variants: tuple[str, ...] = ()
     """The values of `EncodeContext.provider` that its responses depend on."""
+    counted_texts: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of an index and a text among the members of stream messages, where the index counts
+    the pieces of the text: any other index identifies one of several interleaved fields."""
     sends_messages_as_choices = False
     """Whether several messages of a synthesized response are choices of one response."""
     errors: Errors

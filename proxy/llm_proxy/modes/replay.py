@@ -241,7 +241,9 @@ def _plan_replay(
                 prepared.document.value_by_alias, own_document.value_by_alias
             )
             if replacements:
-                played, replaced_count = replace_recorded_values(cassette, replacements)
+                played, replaced_count = replace_recorded_values(
+                    cassette, replacements, replacing_routed.dialect.counted_texts
+                )
     # Replaced values are specific to one client: what is computed from them is not kept.
     pace_inputs = prepared.pace_inputs if played is cassette else {}
     has_read_pieces = pace.chunks == "recorded"

@@ -59,6 +59,8 @@ class Bedrock(Dialect):
     """Those of Converse, of Claude's own format, and of the chat format."""
     token_counting = TokenCounting(cache_is_input=False)
     metadata_names = MetadataNames(("bedrock", "amazon", "anthropic"), "anthropic")
+    counted_texts = frozenset((("contentBlockIndex", "text"),))
+    """Nova counts each piece as a block."""
 
     def matches(self, request: Request) -> bool:
         """A POST to an operation of a model, with any path prefix."""
