@@ -509,7 +509,7 @@ def test_each_stream_has_its_words_between_its_marks(
 def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     """The turns that a client of this variant decodes."""
     dialect, request = variant.dialect, variant.request
-    layout = message_layout_of(dialect, request, variant.context)
+    layout = message_layout_of(dialect, request, variant.context, message)
     action = sent(synthesize_response(user_conversation(message), variant.context, layout, "m"))
     context = replace(
         variant.context,
@@ -551,9 +551,10 @@ def test_every_dialect_encodes_the_messages_of_an_instruction_in_its_layout(
     variant: Manner,
 ) -> None:
     entries = [{"text_message": {"length": item}} for item in (1, 2)]
-    turns = decoded_turns(variant, instruction_message(id_message="#", messages=entries))
+    message = instruction_message(id_message="#", messages=entries)
+    turns = decoded_turns(variant, message)
 
-    layout = message_layout_of(variant.dialect, variant.request, variant.context)
+    layout = message_layout_of(variant.dialect, variant.request, variant.context, message)
     assert len(turns) == (2 if layout == "choices" else 1)
     expected_texts = ["# lorem #", "# lorem ipsum #"]
     assert list(_texts(turns)) == (
@@ -595,7 +596,11 @@ def test_messages_are_laid_out_as_choices_as_parts_or_as_one_text(
 ) -> None:
     request: Request = json_request(path, ("anthropic-version", "2026-10-21"), model="m")
 
-    assert message_layout_of(dialect_of_request(request), request, CONTEXT) == layout
+    dialect, instruction = dialect_of_request(request), instruction_message(messages=[])
+
+    assert message_layout_of(dialect, request, CONTEXT, instruction) == layout
+    if layout != "choices":
+        assert message_layout_of(dialect, request, CONTEXT, "Hi") == "parts"
 
 
 # OpenAI's own client

@@ -91,11 +91,13 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 def message_layout_of(
-    dialect: Dialect, request: Request, encode_context: EncodeContext
+    dialect: Dialect, request: Request, encode_context: EncodeContext, user_text: str
 ) -> MessageLayout:
-    """How this dialect represents several messages in a response to this request."""
+    """How this dialect represents the messages of a response to a user's text."""
     if dialect.sends_messages_as_choices:
         return "choices"
+    if _INSTRUCTION_START not in user_text:
+        return "parts"  # there is one message: spare the encoding of two
     [turn] = dialect.representable_turns(request, (_TWO_PART_TURN,), encode_context).turns
     return "parts" if len(turn.parts) > 1 else "text"
 

@@ -235,7 +235,12 @@ class SimulateMode:
             if self._settings.is_fallback and not chosen.is_explicit:
                 raise NotSimulated(reason)  # the other mode reports the error
             return context, scripting.error_turn_response(reason, context)
-        layout = message_layout_of(routed.dialect, routed.decompressed_request, encode_context)
+        layout = message_layout_of(
+            routed.dialect,
+            routed.decompressed_request,
+            encode_context,
+            context.conversation.last_user_text,
+        )
         return context, synthesize_response(
             context.conversation, encode_context, layout, context.model
         )
