@@ -154,3 +154,14 @@ def test_two_files_for_one_take_are_refused_by_name(tmp_path: Path) -> None:
         _open_library(tmp_path)
     assert str(path) in str(refused.value)
     assert str(twin) in str(refused.value)
+
+
+def test_folders_may_be_nested_deeper_than_calls_of_python(tmp_path: Path) -> None:
+    folder = tmp_path
+    for _ in range(1100):
+        folder /= "f"
+        folder.mkdir()
+    (folder / "stray.jsonl").touch()
+    library = Library(tmp_path)
+    library.refresh()
+    assert len(library.unsorted_paths()) == 1

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
+
+from propcache.api import cached_property
 
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest

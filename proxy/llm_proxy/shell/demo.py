@@ -153,13 +153,14 @@ async def send_question(
                 data = (await reader.readexactly(chunk_bytes + 2))[:-2]
                 reads.append(Read((loop.time() - started_at_s) * 1000, data))
                 on_chunk_received(reads[-1])
-    except (OSError, EOFError, ValueError) as error:
+            status = int(head.split(b" ", 2)[1])
+    except (OSError, EOFError, ValueError, IndexError) as error:
         raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
     finally:
         writer.close()
     if not reads:
         raise LlmProxyError(f"the demo's client got no whole answer, but {head[:40]!r}")
-    return ReceivedResponse(int(head.split(b" ", 2)[1]), tuple(reads))
+    return ReceivedResponse(status, tuple(reads))
 
 
 async def _verify_stopped(address: str) -> str:

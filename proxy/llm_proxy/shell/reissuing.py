@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -178,21 +179,27 @@ async def rerecord_groups(
     Takes of a group are re-recorded one after the other, in order.  Raises `UsageError` if
     requests cannot be signed.
     """
-    semaphore = asyncio.Semaphore(max_concurrent)
+    remaining = iter(groups)
     async with open_reissuer(settings, library.root) as reissuer:
-
-        async def rerecord(group: TakeGroup) -> RerecordedGroup:
-            async with semaphore:
-                return await _rerecord_group(reissuer, library, group)
-
-        tasks = [asyncio.ensure_future(rerecord(group)) for group in groups]
+        tasks = {
+            asyncio.ensure_future(_rerecord_group(reissuer, library, group))
+            for group in islice(remaining, max_concurrent)
+        }
         try:
-            for task in asyncio.as_completed(tasks):
-                yield await task
+            while tasks:
+                done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                tasks |= {
+                    asyncio.ensure_future(_rerecord_group(reissuer, library, group))
+                    for group in islice(remaining, len(done))
+                }
+                for task in done:
+                    yield task.result()
         finally:
             for unfinished in tasks:
                 unfinished.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for unfinished in tasks:
+                with suppress(asyncio.CancelledError, LlmProxyError):
+                    await unfinished
 
 
 async def _rerecord_group(

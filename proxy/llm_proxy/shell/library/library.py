@@ -41,8 +41,8 @@ _MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 200
 """Approximate memory overhead of one message or read, in bytes."""
 
-_TakePaths = dict[tuple[str, str], dict[int, str]]
-"""Paths by session and the first 16 digits of the key, and by take number."""
+_TakePaths = dict[str, dict[str, dict[int, str]]]
+"""Paths by session, by the first 16 digits of the key, and by take number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,10 @@ class Library:
         """A library of the same folder with a copy of the file index; changes are not shared."""
         copied = Library(self.root)
         with self._lock:
-            copied._take_paths = {key: dict(takes) for key, takes in self._take_paths.items()}
+            copied._take_paths = {
+                session: {key: dict(takes) for key, takes in groups.items()}
+                for session, groups in self._take_paths.items()
+            }
             copied._strays = list(self._strays)
         return copied
 
@@ -105,7 +108,7 @@ class Library:
     def sessions(self) -> list[str]:
         """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted({session for session, _ in self._take_paths})
+            return sorted(self._take_paths)
 
     def cassette_paths(self) -> list[Path]:
         """The paths of all cassettes, takes and strays, sorted."""
@@ -114,14 +117,14 @@ class Library:
     def unsorted_paths(self) -> list[str]:
         """The paths of all cassettes, takes and strays, unsorted: fast for 100,000 of them."""
         with self._lock:
-            take_paths = self._take_paths.values()
-            return [*(path for takes in take_paths for path in takes.values()), *self._strays]
+            groups = [takes for keys in self._take_paths.values() for takes in keys.values()]
+            return [*(path for takes in groups for path in takes.values()), *self._strays]
 
     def take_paths_in_session(self, session: str) -> list[Path]:
         """The paths of a session's takes, sorted."""
         with self._lock:
-            groups = [takes for key, takes in self._take_paths.items() if key[0] == session]
-            paths = [path for takes in groups for path in takes.values()]
+            groups = self._take_paths.get(session, {})
+            paths = [path for takes in groups.values() for path in takes.values()]
         return list(map(Path, sort_paths(paths)))
 
     def stray_paths(self) -> list[Path]:
@@ -132,7 +135,8 @@ class Library:
         """Add a take's file, which was just written, to the index."""
         with self._lock:
             self.evict_from_cache(path)
-            self._take_paths.setdefault((session, key[:16]), {})[number] = str(path)
+            groups = self._take_paths.setdefault(session, {})
+            groups.setdefault(key[:16], {})[number] = str(path)
 
     def remove_take_from_index(self, session: str, key: str, number: int) -> Path | None:
         """Remove a take from the index and return its path; None if there is none.
@@ -144,7 +148,7 @@ class Library:
         return None if path is None else Path(path)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._take_paths.get((session, key[:16]), {})
+        return self._take_paths.get(session, {}).get(key[:16], {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
         """The cassette of a file as it was when it was loaded; None if it is not cached."""
@@ -237,7 +241,7 @@ def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
             strays.append(path)
             continue
         number = int(match[2])
-        paths_by_number = takes.setdefault((session, match[1]), {})
+        paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
         if paths_by_number.setdefault(number, path) is not path:
             raise UsageError(
                 f"two files are take {number} of one key: {paths_by_number[number]} and {path}: "
@@ -271,12 +275,19 @@ def walk_cassettes(root: Path) -> Iterator[Path]:
         yield Path(entry.path)
 
 
-def _walk_by_session(folder: str, session: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    for entry in sorted(_list_entries(folder), key=attrgetter("name")):
-        if entry.name.startswith("."):
+def _walk_by_session(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield files with their sessions; the stack allows folders of any depth."""
+    listings = [("", _sorted_entries(root))]
+    while listings:
+        session, entries = listings[-1]
+        entry = next(entries, None)
+        if entry is None:
+            listings.pop()
+        elif entry.name.startswith("."):
             continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk_by_session(entry.path, session or _session_of_folder(entry.name))
+        elif entry.is_dir(follow_symlinks=False):
+            folder_session = session or _session_of_folder(entry.name)
+            listings.append((folder_session, _sorted_entries(entry.path)))
         elif entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
             yield session or DEFAULT_SESSION, entry
 
@@ -287,12 +298,12 @@ def _session_of_folder(folder_name: str) -> str:
     )
 
 
-def _list_entries(folder: str) -> list[os.DirEntry[str]]:
+def _sorted_entries(folder: str) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return iter(sorted(entries, key=attrgetter("name")))
     except FileNotFoundError:
-        return []
+        return iter(())
     except NotADirectoryError:
         raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
     except OSError as error:

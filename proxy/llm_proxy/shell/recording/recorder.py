@@ -206,7 +206,8 @@ class SpoolWriter:
             stored = redact_stored_request(
                 stored, self._operator_secrets, redaction.OPERATOR_PLACEHOLDER
             )
-            model = routed.dialect.model(stored)
+            if stored is not routed.stored_request:
+                model = routed.dialect.model(stored)
         self.description = f"{stored.method} {stored.path}"
         meta = CassetteMeta(
             recording_tool=f"llm-proxy {__version__}",
