@@ -147,7 +147,7 @@ class FrameRedactor:
             decoded = _decode_base64(field[1])
             if decoded is None or not self._redactor.secret_spans(decoded):
                 continue
-            if not self._redactor.secret_spans(field[1]):  # else `_payload_edits` replaces it
+            if not self._redactor.secret_spans(field[1]):  # else the plain-text edit replaces it
                 redacted = self._redactor.redact(decoded)
                 new = b64encode(redacted)
                 is_truncated = field.end() == end
