@@ -29,6 +29,7 @@ Loader = type[yaml.BaseLoader] | type[yaml.CBaseLoader]
 DEFAULT_LOADER: Final[Loader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Its parser is in C if available; only the parser is used."""
 MAX_DEPTH: Final = 100
+TOO_DEEP_MESSAGE: Final = f"values stand within each other more than {MAX_DEPTH} deep"
 
 CORE_CONSTANTS: Final = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
@@ -172,5 +173,4 @@ class YamlComposer(ABC, Generic[T]):
         if self._size > self.max_size:
             raise UnreadableDocument(start_mark(event), self.too_large_message)
         if depth > MAX_DEPTH:
-            message = f"values stand within each other more than {MAX_DEPTH} deep"
-            raise UnreadableDocument(start_mark(event), message)
+            raise UnreadableDocument(start_mark(event), TOO_DEEP_MESSAGE)

@@ -33,6 +33,7 @@ from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, ch
 from llm_proxy.yaml_composer import (
     CORE_CONSTANTS,
     DEFAULT_LOADER,
+    TOO_DEEP_MESSAGE,
     Loader,
     SourceMark,
     UnreadableDocument,
@@ -105,6 +106,8 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
     r"comment or( a)? line break": (
         "after | or > nothing may stand in the line: begin the text in the next one"
     ),
+    # libyaml reads ahead and has a limit of its own since 0.2.6.
+    r"exceeded maximum nesting depth": TOO_DEEP_MESSAGE,
 }
 """Plain messages by a pattern of the parser's error; `line` is where the construct began."""
 
