@@ -35,6 +35,9 @@ CHECKS: Final = (
 
 def run(launcher: str, *arguments: str) -> int:
     """Run the checks that the arguments of `scripts/test` select; returns the exit code."""
+    if "--thorough" in arguments:
+        os.environ["LLM_PROXY_THOROUGH"] = "1"
+        arguments = tuple(argument for argument in arguments if argument != "--thorough")
     bin_folder = bootstrap.prepare_environment(launcher, "dev") / "bin"
     os.chdir(bootstrap.ROOT)
     os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

@@ -90,11 +90,15 @@ def _configure_hypothesis() -> None:
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled them
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests whose requirement is missing, and note each requirement for the summary.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave thorough tests out of a daily run; skip tests whose requirement is missing.
 
     Long tests run first: else one worker would wait for another at the end.
     """
+    if not thoroughness.is_thorough():
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for need in needs():
         for item in items:
@@ -119,6 +123,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         ran = sum(report.when == "call" and not report.skipped for report in need_reports)
         terminalreporter.write_line(f"{need.marker}: {_count_summary(ran, skipped, need.missing)}")
     terminalreporter.write_line(f"judges: {_judge_summary()}")
+    tier = "all tests" if thoroughness.is_thorough() else "daily; scripts/test --thorough runs all"
+    terminalreporter.write_line(f"tier: {tier}")
 
 
 def _judge_summary() -> str:

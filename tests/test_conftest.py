@@ -26,6 +26,9 @@ def test_corpus_that_fails(): assert False
 @pytest.mark.live
 def test_live(): pass
 
+@pytest.mark.thorough
+def test_thorough(): pass
+
 def test_plain():
     assert not {"CI", "LLM_PROXY_PACE", "https_proxy", "OPENAI_API_KEY"} & set(os.environ)
 """
@@ -43,7 +46,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def closing_lines(suite: Path, *arguments: str, **environ: str) -> list[str]:
-    """The summary lines of a run of the suite: corpus, live model, and totals."""
+    """The summary lines of a run of the suite: corpus, live model, tier, and totals."""
     command = (
         sys.executable,
         "-m",
@@ -63,16 +66,19 @@ def closing_lines(suite: Path, *arguments: str, **environ: str) -> list[str]:
         check=False,
     )
     summary_lines = [
-        line for line in result.stdout.splitlines() if line.startswith(("corpus:", "live:"))
+        line
+        for line in result.stdout.splitlines()
+        if line.startswith(("corpus:", "live:", "tier:"))
     ]
     return [*summary_lines, result.stdout.splitlines()[-1]]
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
 def test_met_requirements_are_run_and_counted(suite: Path, processes: tuple[str, ...]) -> None:
-    corpus, live, total = closing_lines(
+    corpus, live, tier, total = closing_lines(
         suite,
         *processes,
+        LLM_PROXY_THOROUGH="1",
         LLM_PROXY_CORPUS=f"{suite}/corpus",
         LLM_PROXY_LIVE_SERVER=f"{suite}/server",
         LLM_PROXY_LIVE_MODEL=f"{suite}/model",
@@ -82,24 +88,25 @@ def test_met_requirements_are_run_and_counted(suite: Path, processes: tuple[str,
         OPENAI_API_KEY="canary",
     )
 
-    assert (corpus, live) == ("corpus: 4 ran", "live: 1 ran")
-    assert "1 failed, 5 passed" in total
+    assert (corpus, live, tier) == ("corpus: 4 ran", "live: 1 ran", "tier: all tests")
+    assert "1 failed, 6 passed" in total
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
 def test_missing_requirements_are_skipped_and_reported(
     suite: Path, processes: tuple[str, ...]
 ) -> None:
-    corpus, live, total = closing_lines(suite, *processes, LLM_PROXY_CORPUS="/nowhere")
+    corpus, live, tier, total = closing_lines(suite, *processes, LLM_PROXY_CORPUS="/nowhere")
 
     assert corpus.startswith("corpus: 4 skipped: ")
     assert "set LLM_PROXY_CORPUS" in corpus
     assert live == "live: 1 skipped: set LLM_PROXY_LIVE_SERVER to a file"
+    assert tier.startswith("tier: daily; ")
     assert "1 passed, 5 skipped" in total
 
 
 def test_deselected_tests_are_reported_too(suite: Path) -> None:
-    corpus, live, _ = closing_lines(suite, "-k", "plain")
+    corpus, live, *_ = closing_lines(suite, "-k", "plain")
 
     assert (corpus, live) == ("corpus: none chosen", "live: none chosen")
 

@@ -116,6 +116,7 @@ def test_all_steps_run_though_some_fail(checkout: ScratchCheckout) -> None:
     [
         (("--lint",), ["ruff check", "ruff format --check"]),
         (("--types",), ["mypy"]),
+        (("--thorough", "--types"), ["mypy"]),
         (("--lint", "--types"), ["ruff check", "ruff format --check", "mypy"]),
         (("tests/test_x.py", "-k", "y"), ["pytest tests/test_x.py -k y"]),
         (("--lint", "-x"), ["pytest --lint -x"]),

@@ -1,4 +1,7 @@
-"""How often repetitive tests run: a quick selection, or all of it with `LLM_PROXY_THOROUGH=1`."""
+"""The tier of this run: daily, or thorough with `LLM_PROXY_THOROUGH=1` (`scripts/test --thorough`).
+
+A test that only the thorough tier runs has the mark `thorough`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ VARIABLE: Final = "LLM_PROXY_THOROUGH"
 
 
 def is_thorough() -> bool:
-    """Whether the thorough run is enabled."""
+    """Whether this is the thorough tier."""
     return bool(os.environ.get(VARIABLE))
 
 
 def quick_or_thorough(quick: T, thorough: T) -> T:
-    """Return `quick`, or `thorough` if the thorough run is enabled."""
+    """Return `quick`, or `thorough` in the thorough tier."""
     return thorough if is_thorough() else quick

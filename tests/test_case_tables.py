@@ -1,0 +1,55 @@
+"""`each_row`: every row is tried, and every row that fails is reported."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from case_tables import each_row
+
+ROWS = [(1, 1), (1, 2), pytest.param(3, 4, id="third")]
+
+
+def test_each_row_that_fails_is_reported_and_the_others_are_tried() -> None:
+    tried = []
+
+    @each_row("left, right", ROWS)
+    def compare(left: int, right: int) -> None:
+        tried.append((left, right))
+        assert left == right
+
+    with pytest.raises(BaseExceptionGroup, match="2 of 3 rows fail") as caught:
+        compare()
+    assert tried == [(1, 1), (1, 2), (3, 4)]
+    assert [error.__notes__ for error in caught.value.exceptions] == [
+        ["row 1: (1, 2)"],
+        ["row 2: third"],
+    ]
+
+
+async def test_a_coroutine_is_awaited_for_each_row_and_a_missing_exception_is_a_failure() -> None:
+    @each_row("number", [1, 0], ids=["one", "nothing"])
+    async def divide(number: int) -> None:
+        with pytest.raises(ZeroDivisionError):
+            assert 1 / number
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await divide()
+    assert [error.__notes__ for error in caught.value.exceptions] == [["row 0: one"]]
+
+
+def test_fixtures_and_marks_stay_those_of_the_test() -> None:
+    @pytest.mark.long
+    @each_row("number", [1])
+    @pytest.mark.thorough
+    def read(tmp_path: Path, number: int) -> None: ...
+
+    assert list(inspect.signature(read).parameters) == ["tmp_path"]
+    assert {mark.name for mark in read.pytestmark} == {"long", "thorough"}
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    with pytest.raises(AssertionError, match="without rows"):
+        each_row("number", [])
