@@ -9,9 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from llm_proxy.credentials import has_secret_shape, request_credential_spellings
 from llm_proxy.exchange import Request
-from llm_proxy.redaction import PLACEHOLDER, Redactor
+from llm_proxy.redaction import (
+    PLACEHOLDER,
+    Redactor,
+    has_secret_shape,
+    request_credential_spellings,
+)
 
 KEY = "sk-canary-0123456789"
 PLACEHOLDER_BYTES = PLACEHOLDER.encode()

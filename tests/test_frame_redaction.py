@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from cassette_builders import split_at, splits
 from llm_proxy import framing
-from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.exchange import Read, Request
 from llm_proxy.frame_redaction import FrameRedactor, count_placeholders
 from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
-from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
+from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor, request_credential_spellings
 
 KEY: Final = 'sk-"canary/01\\23+45'
 SECRETS: Final = request_credential_spellings(

@@ -35,9 +35,7 @@ logic       bytes and values in, bytes and values out
     `dialects`       messages <-> turns; knows no socket
     `providers`      which provider a path belongs to; its addresses, headers, keys and variables
     `routing`        session, provider, dialect and key of a request: a `RoutedRequest`
-    `redaction`      keeps secrets off the disk
-    `credentials`    a request's credentials in every spelling
-    `secret_names`   names of fields, headers and parameters that hold secrets
+    `redaction`      recognises secrets, and keeps them off the disk
     `frame_redaction`  redaction of AWS event streams, whose frames declare their length
     `matching`       key documents, rules and keys
     `diff`           compares requests, responses, exchanges and texts

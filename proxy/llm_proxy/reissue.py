@@ -8,7 +8,6 @@ from llm_proxy import providers, redaction
 from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
-from llm_proxy.secret_names import is_secret_parameter
 
 _REQUEST_LINE_NUMBER: Final = 2
 """The line of a cassette that holds the request."""
@@ -48,6 +47,6 @@ def drop_redacted_parameters(query: str) -> tuple[str, int]:
     kept: list[str] = []
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if value != redaction.PLACEHOLDER or not is_secret_parameter(name):
+        if value != redaction.PLACEHOLDER or not redaction.is_secret_parameter(name):
             kept.append(pair)
     return "&".join(kept), len(pairs) - len(kept)

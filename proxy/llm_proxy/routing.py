@@ -17,7 +17,6 @@ from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
-from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.dialects import Dialect, lenient_json
 from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Request, header_value
@@ -97,7 +96,7 @@ class RoutedRequest:
     @cached_property
     def credentials(self) -> frozenset[bytes]:
         """The client's credentials in every spelling: they must not be stored anywhere."""
-        return request_credential_spellings(self.decompressed_request)
+        return redaction.request_credential_spellings(self.decompressed_request)
 
     @cached_property
     def request_for_key(self) -> StoredRequest:

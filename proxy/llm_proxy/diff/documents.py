@@ -24,8 +24,7 @@ import orjson
 from llm_proxy.display import escape_line
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.value_finder import replace_large_base64
-from llm_proxy.redaction import PLACEHOLDER
-from llm_proxy.secret_names import is_secret_field
+from llm_proxy.redaction import PLACEHOLDER, is_secret_field
 from llm_proxy.turns import Json
 
 Segment: TypeAlias = tuple[str, str]

@@ -22,7 +22,7 @@ from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.secret_names import is_credential_parameter
+from llm_proxy.redaction import is_credential_parameter
 from llm_proxy.turns import Json
 
 KEY_RULES_VERSION: Final = 2

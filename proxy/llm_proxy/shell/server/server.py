@@ -15,7 +15,6 @@ from urllib.parse import quote
 from aiohttp import web
 
 from llm_proxy import misses
-from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.display import format_percent
 from llm_proxy.errors import (
@@ -32,7 +31,7 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
-from llm_proxy.redaction import Redactor, displayable_target
+from llm_proxy.redaction import Redactor, displayable_target, request_credential_spellings
 from llm_proxy.routing import RoutedRequest, is_control_path, route_request
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware

@@ -24,7 +24,6 @@ from yarl import URL
 
 from llm_proxy import providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
-from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import (
     Ending,
@@ -38,6 +37,7 @@ from llm_proxy.exchange import (
 )
 from llm_proxy.pacing import abort_of_ending
 from llm_proxy.ports import StartRecording
+from llm_proxy.redaction import request_credential_spellings
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 from llm_proxy.shell.upstream.connection import (
     REUSED_CONNECTION,
