@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.dialects import Dialect, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (

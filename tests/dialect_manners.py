@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Citation,

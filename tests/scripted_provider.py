@@ -8,7 +8,7 @@ from dataclasses import replace
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Headers, Request, head_lines
 from llm_proxy.providers import provider_of_request
 from stub_upstream import Connection, Script

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.dialects import Dialect, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
 from scripted_provider import provider_script as telling

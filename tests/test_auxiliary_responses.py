@@ -11,7 +11,7 @@ import pytest
 
 from llm_proxy.dialects import DialectResponse, estimates_and_fakes
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request
 from scripted_provider import provider_script
 from stub_upstream import upstream

@@ -13,7 +13,7 @@ from anthropic_events import DIALECT, VERSION_HEADERS, anthropic_request
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import Failure, Text, Turn
 

@@ -9,7 +9,7 @@ import pytest
 
 from dialect_manners import json_request
 from llm_proxy.dialects import DIALECTS
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import header_value
 from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage

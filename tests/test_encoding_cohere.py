@@ -29,7 +29,7 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.cohere import auxiliary_responses
 from llm_proxy.dialects.cohere.dialect import Cohere
-from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.turns import (

@@ -13,7 +13,7 @@ from conformance_cases import CASES
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing.sse import parse_event

@@ -16,7 +16,7 @@ from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.google.gemini import Gemini
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request

@@ -16,7 +16,7 @@ from conformance_cases import CASES, Case
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.errors import NotRepresentable

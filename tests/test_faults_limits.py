@@ -20,7 +20,7 @@ from fault_injection import (
 from llm_proxy import dialects
 from llm_proxy.actions import Begin, Burst
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.faults.engine import FaultEngine, RequestFaults

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.documents import differing_values, json_leaves
-from llm_proxy.matching import KEY_RULES_VERSION, key_document, key_documents, request_key
+from llm_proxy.matching import KEY_RULES_VERSION, key_document, keys, request_key
 
 ROOT = Path(__file__).parents[1]
 CHAT: dict[str, Any] = {
@@ -276,7 +276,7 @@ def test_differences_stand_in_the_order_of_the_request() -> None:
 
 def test_the_version_of_the_rules_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(chat())
-    monkeypatch.setattr(key_documents, "KEY_RULES_VERSION", KEY_RULES_VERSION + 1)
+    monkeypatch.setattr(keys, "KEY_RULES_VERSION", KEY_RULES_VERSION + 1)
     assert key_of(chat()) != before
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import key_document, request_key
-from llm_proxy.matching.key_documents import parse_form
+from llm_proxy.matching.keys import parse_form
 
 TYPE = "multipart/form-data; boundary=X"
 DISPOSITION_PREFIX = b"Content-Disposition: form-data; "

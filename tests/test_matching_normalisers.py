@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KeyDocument, key_document
+from llm_proxy.matching.keys import NormaliserDefinition
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.option_grammar import parse_rule
-from llm_proxy.matching.rules import NormaliserDefinition
 
 FORM: Final = "multipart/form-data; boundary=X"
 UUID: Final = "3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a"

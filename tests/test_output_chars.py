@@ -19,7 +19,7 @@ from dialect_manners import MANNERS, Manner
 from llm_proxy import dialects
 from llm_proxy.dialects import OPAQUE, dialect_of_request
 from llm_proxy.dialects.bedrock import frames
-from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.dialects.encoding import EncodeContext, token_pieces
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing.sse import encode_event
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall, Turn

@@ -13,7 +13,7 @@ from cassette_builders import split_at, splits
 from dialect_manners import MANNERS, Manner
 from llm_proxy import redaction
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.redaction import PLACEHOLDER, REDACTED_RESPONSE_HEADERS, RedactedPiece, Redactor
 from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage

@@ -22,7 +22,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest, sha256_hex
 from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead
 from llm_proxy.scenario import scripting

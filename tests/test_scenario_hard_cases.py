@@ -35,7 +35,7 @@ from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.base import DecodedRequest
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.modes.simulate import ResponseStore, StoredResponse
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
 from llm_proxy.scenario.scripted_response import response_actions

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dialect_manners import MANNERS, Manner
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects.base import DecodedRequest
-from llm_proxy.dialects.encode_context import token_pieces
+from llm_proxy.dialects.encoding import token_pieces
 from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import DialectResponse, dialect_of_request
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns

@@ -15,7 +15,7 @@ from dialect_manners import COMMON_TURNS
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, FinishReason, Reasoning, Text, ToolCall, Turn, Usage

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.dialects.encoding import EncodeContext, token_pieces
 from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns, split_words

@@ -23,7 +23,7 @@ from llm_proxy.cli.library import load_named_cassette, read_cassettes
 from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.dialects import Dialect, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.turn_parts import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, NotRepresentable, UsageError

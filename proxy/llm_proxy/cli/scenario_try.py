@@ -15,7 +15,7 @@ from llm_proxy.cli.options import ChoiceType
 from llm_proxy.cli.output import Line, StyledText, print_lines
 from llm_proxy.cli.show import labelled_texts
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route_request

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import encoding, lenient_json, losses
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value

@@ -9,7 +9,7 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.turns import Failure
 

@@ -14,7 +14,7 @@ from typing import Final
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects.base import DecodedRequest
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.fault_record import FaultRecord

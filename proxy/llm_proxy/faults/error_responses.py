@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.encode_context import AccountLimits
+from llm_proxy.dialects.encoding import AccountLimits
 from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.turns import Failure
 

@@ -8,13 +8,15 @@ order: normalisers, and presets of them for clients, which remove differences th
 count.  The key is a hash of the result; its leaves are compared to explain a miss.
 """
 
-from llm_proxy.matching.key_documents import KEY_RULES_VERSION, KeyDocument, key_document
-from llm_proxy.matching.rules import (
+from llm_proxy.matching.keys import (
     EXACT_MATCH,
+    KEY_RULES_VERSION,
     NO_RULES,
+    KeyDocument,
     NormaliserRule,
     NormalizedDocument,
     RuleSet,
+    key_document,
     normalized_document,
     request_key,
 )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
 from llm_proxy.matching import value_finder
-from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.rules import ApplyRule, NormaliserDefinition, NormalizedDocument
+from llm_proxy.matching.keys import ApplyRule, KeyDocument, NormaliserDefinition, NormalizedDocument
 from llm_proxy.matching.value_finder import is_large_base64
 from llm_proxy.turns import Json
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from llm_proxy.cassette.model import MAX_RULES, MAX_TEXT_CHARS, is_valid_meta_text
 from llm_proxy.errors import UsageError, name_hint, printable_excerpt
+from llm_proxy.matching.keys import NormaliserRule, RuleSet
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.matching.rules import NormaliserRule, RuleSet
 
 _RULE_PATTERN: Final = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:@([0-9]+)\s*)?(?:=(.*))?", re.DOTALL)
 _SIMILARITY: Final = re.compile(r"0?\.[5-9][0-9]{0,3}|1(?:\.0{1,4})?")

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching.key_documents import KeyDocument
+from llm_proxy.matching.keys import KeyDocument, NormaliserRule, NormalizedDocument, RuleSet
 from llm_proxy.matching.normalisers import CALL_IDS, PATHS, UUIDS, map_body_texts, map_texts
-from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument, RuleSet
 from llm_proxy.turns import Json
 
 _MONTH: Final = (

@@ -27,13 +27,13 @@ from llm_proxy.diff.documents import (
 from llm_proxy.display import count_with_noun, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.matching import KeyDocument, NormaliserRule, RuleSet
+from llm_proxy.matching.keys import ApplyRule
 from llm_proxy.matching.normalisers import (
     NORMALISERS,
     RemovalTree,
     add_ignored_path,
     without_ignored,
 )
-from llm_proxy.matching.rules import ApplyRule
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
 from llm_proxy.misses.nearest import RankedCandidate
 from llm_proxy.routing import RoutedRequest

@@ -20,7 +20,7 @@ from msgspec import UNSET
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
 from llm_proxy.modes.base import ModeResponse, probe_response, requested_pace
 from llm_proxy.pacing import PaceRegistry

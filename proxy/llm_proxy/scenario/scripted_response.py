@@ -23,7 +23,7 @@ from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.dialects.encoding import EncodeContext, token_pieces
 from llm_proxy.dialects.lenient_json import get_string, parse_object, str_or_empty
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.exchange import ResponseHead

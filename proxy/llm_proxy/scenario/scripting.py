@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.encode_context import token_pieces
+from llm_proxy.dialects.encoding import token_pieces
 from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
 from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.errors import JsonPathTooManySteps

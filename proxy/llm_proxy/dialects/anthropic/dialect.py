@@ -25,7 +25,7 @@ from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.anthropic import messages
 from llm_proxy.dialects.anthropic.messages import REQUEST_ID
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_text, parse_object, select_metadata
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, WireFormat

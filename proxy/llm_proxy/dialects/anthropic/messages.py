@@ -24,7 +24,7 @@ from llm_proxy.conversation import Conversation, RequestMessage, Role
 from llm_proxy.dialects import json_api, request_decoding
 from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.anthropic.blocks import TOOL_USE, BlockDecoder
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_integer,

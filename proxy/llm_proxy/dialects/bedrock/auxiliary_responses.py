@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, str_or_empty
 from llm_proxy.turns import Json
 

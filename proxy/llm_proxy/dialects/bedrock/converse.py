@@ -19,7 +19,7 @@ from typing import Final
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import converse_blocks, errors, frames, usage
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,

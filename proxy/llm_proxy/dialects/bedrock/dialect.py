@@ -31,7 +31,7 @@ from llm_proxy.dialects.bedrock import (
 )
 from llm_proxy.dialects.bedrock.invoke import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import parse_object
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request, ResponseHead, header_value

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, parse_object, value_as_text
 from llm_proxy.dialects.wire import Errors, with_default_error_message
 from llm_proxy.exchange import Headers, header_value

@@ -20,7 +20,7 @@ from llm_proxy.dialects.bedrock.completions import CompletionsDecoder
 from llm_proxy.dialects.bedrock.converse import DELTA_EVENT, EVENT_NAMES, ConverseDecoder
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.bedrock.usage import METRICS_FIELD
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, select_metadata
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.framing.eventstream import Frame

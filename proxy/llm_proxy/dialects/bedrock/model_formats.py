@@ -20,7 +20,7 @@ from llm_proxy.dialects.anthropic import messages
 from llm_proxy.dialects.bedrock import converse, converse_request_decoder
 from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
 from llm_proxy.dialects.cohere import chat_v1
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, object_fields
 from llm_proxy.dialects.openai import chat_messages
 from llm_proxy.dialects.openai.chat_messages import ChatMessageEncoder

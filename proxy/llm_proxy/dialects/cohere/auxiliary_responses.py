@@ -16,7 +16,7 @@ from struct import pack
 from typing import Any, Final
 
 from llm_proxy.dialects import estimates_and_fakes
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     first_integer,

@@ -22,7 +22,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import json_api, request_decoding, turn_parts, wire
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,

@@ -31,7 +31,7 @@ from llm_proxy.dialects.cohere import (
     chat_v1,
     chat_v2,
 )
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, WireFormat

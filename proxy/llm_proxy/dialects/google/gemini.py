@@ -18,7 +18,7 @@ from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.google import (
     gemini_responses,
     requests,

@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.google import gemini_parts, gemini_sources, shared_format
 from llm_proxy.dialects.google.citations import attach_citations, has_more_than_text
 from llm_proxy.dialects.google.gemini_sources import GROUNDING

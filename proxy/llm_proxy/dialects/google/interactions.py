@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.google import interaction_steps, requests, shared_format
 from llm_proxy.dialects.google.citations import has_more_than_text
 from llm_proxy.dialects.google.interaction_steps import StepDecoder

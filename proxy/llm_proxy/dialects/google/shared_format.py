@@ -15,7 +15,7 @@ import orjson
 
 from llm_proxy.dialects import json_api, response_encoding, wire
 from llm_proxy.dialects.base import Dialect, DialectResponse, MetadataNames
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,

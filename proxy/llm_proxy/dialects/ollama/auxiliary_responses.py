@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     compact_json,

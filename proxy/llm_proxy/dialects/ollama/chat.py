@@ -20,7 +20,7 @@ import orjson
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import json_api, request_decoding, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,

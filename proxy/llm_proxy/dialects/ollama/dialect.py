@@ -22,7 +22,7 @@ from llm_proxy.dialects.base import (
     DialectResponse,
     MetadataNames,
 )
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import get_text, parse_object
 from llm_proxy.dialects.ollama import auxiliary_responses, chat
 from llm_proxy.dialects.wire import WireFormat

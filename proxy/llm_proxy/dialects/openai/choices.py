@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,

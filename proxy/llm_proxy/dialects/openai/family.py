@@ -18,7 +18,7 @@ import orjson
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Dialect, DialectResponse
-from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
+from llm_proxy.dialects.encoding import AccountLimits, EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_object,

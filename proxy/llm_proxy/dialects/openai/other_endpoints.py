@@ -27,7 +27,7 @@ from llm_proxy.dialects import (
     json_api,
 )
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     compact_json,

@@ -28,7 +28,7 @@ from llm_proxy.dialects.base import (
     DialectResponse,
     MetadataNames,
 )
-from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import (
     Fields,

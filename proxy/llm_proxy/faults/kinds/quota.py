@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from llm_proxy import unit_parsers
 from llm_proxy.dialects import estimates_and_fakes
-from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.error_responses import http_error_response
 from llm_proxy.faults.kind import (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llm_proxy.actions import Burst
-from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
 from llm_proxy.faults.kind import FaultContext, FaultEffect, FaultKind, Mechanism, ReplaceResponse
 
