@@ -8,7 +8,7 @@ import pytest
 
 import dialect_capabilities
 from llm_proxy import dialects
-from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
+from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.providers import PROVIDERS
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -11,8 +11,8 @@ from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.exchange import Request
-from llm_proxy.misses import CassetteCandidate, word_index
-from llm_proxy.misses.word_index import (
+from llm_proxy.misses import CassetteCandidate, nearest
+from llm_proxy.misses.nearest import (
     _MAX_SAME_TARGET,
     CassetteWordIndex,
     encode_cassette_request_line,
@@ -97,12 +97,12 @@ def test_of_a_long_message_its_beginning_and_its_end_decide() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"request":1}', b'{"request":{"text":"x"}}'])
 def test_a_request_line_without_text_has_no_last_message_words(line: bytes) -> None:
-    assert not word_index.last_message_word_hashes(line)
+    assert not nearest.last_message_word_hashes(line)
 
 
 def test_a_line_that_is_very_long_is_not_looked_into() -> None:
-    assert word_index.last_message_word_hashes(encode_cassette_request_line(stored_chat("hello")))
-    assert not word_index.last_message_word_hashes(
+    assert nearest.last_message_word_hashes(encode_cassette_request_line(stored_chat("hello")))
+    assert not nearest.last_message_word_hashes(
         encode_cassette_request_line(stored_chat("hello " * 200_000))
     )
 
@@ -121,7 +121,7 @@ def test_the_same_request_is_always_found(texts: list[str], data: st.DataObject)
 
 def test_the_words_of_a_request_are_its_names_and_texts() -> None:
     one, same, other = (
-        sorted(word_index.word_hashes(line))
+        sorted(nearest.word_hashes(line))
         for line in (b'{"a":"x","b":1}', b'{"b":1,"a":"x"}', b'{"a":"y","b":1}')
     )
     assert one != other

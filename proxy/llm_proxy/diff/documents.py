@@ -23,7 +23,7 @@ import orjson
 
 from llm_proxy.display import escape_line
 from llm_proxy.matching import KeyDocument
-from llm_proxy.matching.value_finder import replace_large_base64
+from llm_proxy.matching.normalisers import replace_large_base64
 from llm_proxy.redaction import PLACEHOLDER, is_secret_field
 from llm_proxy.turns import Json
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.keys import ApplyRule, KeyDocument, NormaliserDefinition, NormalizedDocument
-from llm_proxy.matching.value_finder import is_large_base64
 from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
@@ -36,6 +35,12 @@ _FORM_TEXT_FIELDS: Final = ("value", "filename")
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte that is not UTF-8."""
+_LARGE_BASE64: Final = re.compile(
+    r"(?<![A-Za-z0-9+/_-])"  # only at the start of a run, or long runs would take quadratic time
+    r"(?:data:[\w.+-]{1,80}/[\w.+-]{1,80}(?:;[\w=.+-]{1,80}){0,4};base64,)?"
+    r"([A-Za-z0-9+/_-]{256,})={0,2}"
+)
+_HASH_TEXT: Final = re.compile(r"base64 of \d+ bytes, sha256 [0-9a-f]{16}")
 
 ChangeValue = Callable[[Json, str], Json]
 """Maps a scalar value and the name of the member that contains it to a new value."""
@@ -90,6 +95,34 @@ def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
         case _:
             body = _map_values(body, change, "")
     return replace(document, body=body)
+
+
+def is_large_base64(text: str) -> bool:
+    """Whether a text is nothing but large base64, or a data URL of it."""
+    match = _LARGE_BASE64.fullmatch(text)
+    return match is not None and _has_all_character_kinds(match[1])
+
+
+def replace_large_base64(text: str) -> str:
+    """The text with large base64 replaced by its size and hash."""
+    return _LARGE_BASE64.sub(_replace_with_hash, text)
+
+
+def contains_base64_hash(text: str) -> bool:
+    """Whether `replace_large_base64` has replaced a part of a text."""
+    return _HASH_TEXT.search(text) is not None
+
+
+def _replace_with_hash(run: re.Match[str]) -> str:
+    if not _has_all_character_kinds(run[1]):
+        return run[0]
+    digest = hashlib.sha256(run[0].encode()).hexdigest()[:16]
+    return f"base64 of {len(run[1]) * 3 // 4} bytes, sha256 {digest}"
+
+
+def _has_all_character_kinds(run: str) -> bool:
+    """Base64 of that length contains characters of each of these kinds."""
+    return all(re.search(kind, run) for kind in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
 def _text_change(change: Callable[[str], str]) -> ChangeValue:

@@ -2,7 +2,7 @@
 
     request, candidates ──▶ nearest ──▶ differences ──▶ remedies ──▶ report, messages
 
-`word_index` preselects candidates among very many cassettes; `nearest` finds the most similar one;
+`nearest` finds the most similar cassette, preselected among very many by an index of words;
 `report` finds the rules with which it would match, and builds values for error pages and journals,
 and text for exceptions and logs; `run_summary` summarises the misses of a run.
 """

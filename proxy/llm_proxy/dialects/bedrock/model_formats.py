@@ -24,7 +24,7 @@ from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, object_fields
 from llm_proxy.dialects.openai import chat_messages
 from llm_proxy.dialects.openai.chat_messages import ChatMessageEncoder
-from llm_proxy.dialects.openai.provider_variants import OPENAI_VARIANT
+from llm_proxy.dialects.openai.family import OPENAI_VARIANT
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.errors import NotRepresentable, printable_excerpt

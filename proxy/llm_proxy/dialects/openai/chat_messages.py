@@ -30,7 +30,7 @@ from llm_proxy.dialects.lenient_json import (
     selected_fields,
     value_as_text,
 )
-from llm_proxy.dialects.openai.provider_variants import ProviderVariant
+from llm_proxy.dialects.openai.family import ProviderVariant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (

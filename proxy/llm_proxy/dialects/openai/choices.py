@@ -34,7 +34,7 @@ from llm_proxy.dialects.lenient_json import (
 )
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
-from llm_proxy.dialects.openai.provider_variants import (
+from llm_proxy.dialects.openai.family import (
     VARIANT_BY_PROVIDER,
     ProviderVariant,
     provider_variant,

@@ -1,4 +1,7 @@
-"""Shared by OpenAI's APIs: the requested model, errors, rate limits and stream events.
+"""Shared by OpenAI's APIs and compatible providers: variants, models, errors, limits, events.
+
+How providers deviate from OpenAI's wire format was observed in their responses: see
+`docs/dialects.md`.  A provider that is not listed behaves as OpenAI.
 
 An error may replace an event: an event named `error` (Groq), an object of type `error` (vLLM),
 a line `error: {...}` that is not SSE (GPUStack, old llama.cpp), or a bare JSON document with the
@@ -8,10 +11,10 @@ content type of a stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import unquote
 
 import orjson
@@ -29,12 +32,11 @@ from llm_proxy.dialects.lenient_json import (
     parse_object,
     str_or_empty,
 )
-from llm_proxy.dialects.openai.provider_variants import ProviderVariant, provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure
+from llm_proxy.turns import Failure, Json
 
 DONE_EVENT: Final = sse.encode_event(sse.DONE_DATA)
 """The event that ends a stream of chats or completions; the Responses API has none."""
@@ -91,6 +93,68 @@ ERRORS: Final = Errors(
         "service_unavailable_error": 503,
     },
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderVariant:
+    """The deviations of one OpenAI-compatible provider; the defaults are OpenAI's."""
+
+    reasoning_field: Literal["reasoning_content", "reasoning", "details", "blocks"] = (
+        "reasoning_content"
+    )
+    """The field that holds reasoning text; `details` repeats the text of `reasoning` with its type
+    and signature in `reasoning_details`; `blocks` are typed blocks of `content`."""
+    sends_whole_tool_calls: bool = False
+    """Whether a stream sends a tool call in one chunk."""
+    sends_usage_with_finish: bool = False
+    """Whether the chunk with the finish reason always holds usage; else usage is a separate chunk,
+    sent if the request sets `stream_options.include_usage`."""
+    sends_done: bool = True
+    """Whether `[DONE]` ends a stream."""
+    error_event_name: str = ""
+    """The SSE event name of an error; no other event has a name."""
+    has_flat_errors: bool = False
+    """Whether the body of an HTTP error is the error itself, not an object with `error`."""
+    has_numeric_error_codes: bool = False
+    """Whether the code of an HTTP error is its status, as a number."""
+    preamble_chunk: Mapping[str, Json] | None = None
+    """A chunk sent before the first one; None where there is none."""
+
+
+OPENAI_VARIANT: Final = ProviderVariant()
+
+VARIANT_BY_PROVIDER: Final[Mapping[str, ProviderVariant]] = {
+    "azure": ProviderVariant(
+        preamble_chunk={
+            "choices": [], "created": 0, "id": "", "model": "", "object": "",
+            "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
+        },
+    ),
+    "deepseek": ProviderVariant(sends_usage_with_finish=True),
+    "fireworks": ProviderVariant(sends_usage_with_finish=True),
+    "groq": ProviderVariant(
+        reasoning_field="reasoning", sends_whole_tool_calls=True,
+        sends_usage_with_finish=True, error_event_name="error"
+    ),
+    "mistral": ProviderVariant(
+        reasoning_field="blocks", sends_whole_tool_calls=True,
+        sends_usage_with_finish=True, has_flat_errors=True
+    ),
+    "ollama": ProviderVariant(reasoning_field="reasoning", sends_whole_tool_calls=True),
+    "openrouter": ProviderVariant(reasoning_field="details", has_numeric_error_codes=True),
+    "perplexity": ProviderVariant(sends_usage_with_finish=True, sends_done=False),
+    # Not a provider: a test uses it to get `reasoning`.
+    "test-llm": ProviderVariant(reasoning_field="reasoning"),
+    "together": ProviderVariant(reasoning_field="reasoning", sends_usage_with_finish=True),
+    "vllm": ProviderVariant(reasoning_field="reasoning", has_numeric_error_codes=True),
+    "xai": ProviderVariant(sends_usage_with_finish=True),
+    "zai": ProviderVariant(sends_usage_with_finish=True),
+}  # fmt: skip
+
+
+def provider_variant(provider: str) -> ProviderVariant:
+    """The deviations of this provider; OpenAI's own for an unknown one."""
+    return VARIANT_BY_PROVIDER.get(provider, OPENAI_VARIANT)
 
 
 class OpenAIDialect(Dialect):

@@ -47,8 +47,8 @@ from llm_proxy.dialects.openai import (
     output_items,
     responses_request_decoder,
 )
+from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER, provider_variant
 from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler, TypedEvent
-from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER, provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.errors import NotRepresentable

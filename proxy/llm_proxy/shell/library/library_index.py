@@ -29,7 +29,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.keys import colliding_rules
-from llm_proxy.misses.word_index import CassetteWordIndex
+from llm_proxy.misses.nearest import CassetteWordIndex
 from llm_proxy.shell.library.library import Library, sort_paths
 
 log: Final = logging.getLogger("llm_proxy")
