@@ -24,8 +24,8 @@ from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
+from llm_proxy.matching.keys import is_keyed_by
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
-from llm_proxy.shell.library.library_index import is_keyed_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 

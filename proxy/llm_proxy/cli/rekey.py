@@ -19,7 +19,7 @@ from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library, locked_folder
-from llm_proxy.shell.library.library_index import collision_message
+from llm_proxy.shell.library.library_takes import collision_message
 from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 

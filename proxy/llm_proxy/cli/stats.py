@@ -34,8 +34,8 @@ from llm_proxy.cli.output import (
 )
 from llm_proxy.display import count_with_noun, format_size, path_as_unicode_text
 from llm_proxy.matching import RuleSet
+from llm_proxy.matching.keys import is_keyed_by
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_index import is_keyed_by
 
 _GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (
     ("dialect", lambda row: row.meta.dialect),

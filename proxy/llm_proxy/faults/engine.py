@@ -116,7 +116,7 @@ class FaultEngine:
         """
         active_rules = [
             self._scenario_rules.setdefault(
-                (rule.scenario_location, rule.rule.text), ActiveRule(rule.rule, 0.0)
+                (rule.rule_id, rule.rule.text), ActiveRule(rule.rule, 0.0)
             )
             for rule in rules
         ]

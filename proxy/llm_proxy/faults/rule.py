@@ -126,8 +126,8 @@ class ScenarioRule:
     """A rule from a scenario."""
 
     rule: FaultRule
-    scenario_location: str
-    """The scenario, or its turn, that contains the rule; requests are counted for each."""
+    rule_id: str
+    """Where the rule stands: `refund, turn 2, fault 1`.  Requests are counted for each id."""
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 import orjson
 
 from llm_proxy import dialects, exact_json
-from llm_proxy.cassette import StoredRequest
+from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.redaction import is_credential_parameter
@@ -376,6 +376,11 @@ def normalized_document(
 def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES) -> str:
     """The key of a redacted request: 64 hexadecimal digits."""
     return normalized_document(provider, request, rules).document.compute_key()
+
+
+def is_keyed_by(meta: CassetteMeta, rules: RuleSet) -> bool:
+    """Whether a file was keyed by these rules, so that the key in its name is valid."""
+    return meta.key_rules_version == KEY_RULES_VERSION and meta.match_rules == rules.rule_texts
 
 
 def colliding_rules(

@@ -34,8 +34,7 @@ Nothing outside this folder and the entry points touches them.
         files             finds and reads scenario files
     library      a folder of cassettes
         library           the index by file names; reads single cassettes; durable folders
-        library_takes     the take source for modes
-        library_index     indexes the requests of a library; keys by other rules
+        library_takes     the take source for modes; indexes requests; keys by other rules
         last_played       when cassettes were last played on this machine
         rekeying          renames cassettes after the matching rules changed
     demo         the demo and its provider

@@ -255,6 +255,12 @@ def sort_paths(paths: list[str]) -> list[str]:
     return sorted(paths, key=lambda path: path.split("/"))
 
 
+def natural_sort_key(path: Path) -> list[str | int]:
+    """A sort key that puts take 10 after take 9: alternating text and numbers."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
+
+
 def parse_take_path(root: Path, path: Path) -> TakeFile | None:
     """A library file's session, key prefix and take number; None if its name is not a take's."""
     match = _TAKE_FILE_NAME.fullmatch(path.name)

@@ -23,9 +23,14 @@ from llm_proxy.cassette.model import encode_line
 from llm_proxy.errors import CassetteError
 from llm_proxy.integrity import was_redacted_after_keying
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.keys import colliding_rules
-from llm_proxy.shell.library.library import Library, TakeFile, parse_take_path, sync_folder
-from llm_proxy.shell.library.library_index import is_keyed_by, natural_sort_key
+from llm_proxy.matching.keys import colliding_rules, is_keyed_by
+from llm_proxy.shell.library.library import (
+    Library,
+    TakeFile,
+    natural_sort_key,
+    parse_take_path,
+    sync_folder,
+)
 
 
 @dataclass(frozen=True, slots=True)
