@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.chance import seeded_uniform
+from llm_proxy.dialects.encoding import one_piece
 from llm_proxy.scenario.documents.document import ChunkSpec
 from llm_proxy.scenario.scripted_response import (
-    as_single_piece,
     draw_ms,
     gap_ms_drawer,
     text_splitter,
@@ -57,7 +57,7 @@ def test_a_text_is_cut_as_its_scenario_says(
 
 @pytest.mark.shows("000-92")
 def test_without_a_chunk_spec_a_text_stays_whole() -> None:
-    assert text_splitter(None) is as_single_piece
+    assert text_splitter(None) is one_piece
     assert list(text_splitter(None)("")) == []
 
 

@@ -23,7 +23,7 @@ from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
-from llm_proxy.dialects.encoding import EncodeContext, token_pieces
+from llm_proxy.dialects.encoding import EncodeContext, one_piece, token_pieces
 from llm_proxy.dialects.lenient_json import get_string, parse_object, str_or_empty
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.exchange import ResponseHead
@@ -56,17 +56,12 @@ _NO_RETRY_HEADER: Final = ("x-should-retry", "false")
 """The header that keeps SDKs from retrying."""
 
 
-def as_single_piece(text: str) -> tuple[str, ...]:
-    """A text as one piece; no piece if it is empty."""
-    return (text,) if text else ()
-
-
 @dataclass(frozen=True, slots=True)
 class SendTurns:
     """Respond with these turns; delays are those of a response at its own pace."""
 
     response_turns: tuple[Turn, ...]
-    split_text: TextSplitter = as_single_piece
+    split_text: TextSplitter = one_piece
     thinking_ms: float = 0.0
     """Delay in ms from the end of the request to the status line."""
     gap_ms: Callable[[int], float] | None = None
@@ -125,7 +120,7 @@ def text_splitter(chunks: ChunkSpec | None) -> TextSplitter:
     """The splitter for a scenario's `chunks`; without them, texts stay in one piece."""
     match chunks:
         case None | ChunkSpec(by="whole"):
-            return as_single_piece
+            return one_piece
         case ChunkSpec(by="tokens"):
             return lambda text: _join_in_groups(token_pieces(text), chunks.size)
         case ChunkSpec(by="words"):
