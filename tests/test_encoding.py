@@ -82,6 +82,21 @@ def test_a_converted_turn_converts_to_itself_without_losses(manner: Manner, turn
 
 
 @each_manner
+@settings(max_examples=quick_or_thorough(3, 20))
+@given(turn=COMMON_TURNS)
+def test_prepared_turns_are_encoded_as_the_given_ones(manner: Manner, turn: Turn) -> None:
+    dialect, request, context = manner.dialect, manner.request, manner.context
+    converted = convert_or_skip(manner, turn)
+    assume(converted.turns[0].failure is None)
+
+    prepared = dialect.prepared_turns(request, (turn,), context)
+
+    assert dialect.encode_response(request, prepared, context) == dialect.encode_response(
+        request, (turn,), context
+    )
+
+
+@each_manner
 @settings(max_examples=quick_or_thorough(2, 16))
 @given(turns=st.lists(COMMON_TURNS, min_size=2, max_size=3), successive=st.booleans())
 def test_several_turns_are_encoded_in_one_response_or_refused(

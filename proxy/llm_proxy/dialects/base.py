@@ -211,6 +211,13 @@ class Dialect(ABC):
             decoded, losses.between(turns, prepared, decoded, wire_format)
         )
 
+    def prepared_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> tuple[Turn, ...]:
+        """The turns that `encode_response` encodes: with ids, without parts that it leaves out."""
+        wire_format = self.wire_format(request, turns, context)
+        return encoding.prepared_turns(turns, wire_format, self.model(request), context)
+
     def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:

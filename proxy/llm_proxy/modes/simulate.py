@@ -258,9 +258,7 @@ class SimulateMode:
         stored_response: StoredResponse | None = None
         if isinstance(action, SendTurns) and context.conversation.is_stored_by_provider:
             turn_context = scripted_response.encode_context_for(action, encode_context)
-            turns = routed.dialect.representable_turns(
-                request, action.response_turns, turn_context
-            ).turns
+            turns = routed.dialect.prepared_turns(request, action.response_turns, turn_context)
             stored_response = StoredResponse(
                 context.conversation, turns, turn_context, request.body, routed.dialect.name
             )
