@@ -16,15 +16,7 @@ from itertools import chain
 from typing import Any
 
 from llm_proxy.dialects.lenient_json import join_pieces
-from llm_proxy.turns import (
-    Media,
-    Part,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
 class FragmentJoiner:

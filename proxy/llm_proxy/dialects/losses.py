@@ -11,15 +11,7 @@ from typing import Final
 from llm_proxy.dialects import encoding
 from llm_proxy.dialects.encoding import PART_LABELS
 from llm_proxy.dialects.wire import WireFormat
-from llm_proxy.turns import (
-    FinishReason,
-    Json,
-    Part,
-    Reasoning,
-    Refusal,
-    ToolResult,
-    Turn,
-)
+from llm_proxy.turns import FinishReason, Json, Part, Reasoning, Refusal, ToolResult, Turn
 
 _EMPTY_VALUES: Final = (None, "", (), False, "{}")
 """Values of a part's fields that say nothing; `{}` is what a call without arguments gets."""

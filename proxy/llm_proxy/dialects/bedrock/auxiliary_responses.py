@@ -9,7 +9,12 @@ from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, str_or_empty
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_object,
+    get_string,
+    parse_object,
+)
 from llm_proxy.turns import Json
 
 _TEXT_FIELDS: Final = (
@@ -24,7 +29,7 @@ _JSON_FIELDS: Final = ("input", "json", "input_schema", "parameters")
 
 def count_tokens_response(body: Fields, context: EncodeContext) -> DialectResponse:
     """The estimated number of input tokens."""
-    fields = object_fields(body.get("input"))
+    fields = get_object(body, "input")
     texts = estimates_and_fakes.model_input_texts(
         fields.get("converse") or _decode_native_request(fields), _TEXT_FIELDS, _JSON_FIELDS
     )
@@ -36,7 +41,7 @@ def count_tokens_response(body: Fields, context: EncodeContext) -> DialectRespon
 
 def _decode_native_request(fields: Fields) -> Json:
     """The request in a model's own format, which is base64; None if invalid."""
-    encoded = str_or_empty(object_fields(fields.get("invokeModel")).get("body"))
+    encoded = get_string(get_object(fields, "invokeModel"), "body")
     try:
         return dict(parse_object(base64.b64decode(encoded, validate=True)))
     except ValueError:

@@ -16,12 +16,12 @@ from typing import Final
 
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
-    first_integer,
+    get_integer,
+    get_objects,
+    get_string,
+    get_text,
     object_fields,
     select_metadata,
-    str_or_empty,
-    value_as_text,
 )
 from llm_proxy.dialects.openai import chat_messages
 from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
@@ -98,10 +98,10 @@ class CompletionsDecoder:
         names = ("id", "model", *_COUNT_FIELDS)
         self._response_fields.update(select_metadata(document, names))
         for position, fields in enumerate(choices):
-            index = first_integer(fields.get("index"))
+            index = get_integer(fields, "index")
             choice = self._choices.setdefault(position if index is None else index, _Choice())
             choice.message.feed(_message_of_choice(fields), streamed=streamed)
-            finish_reasons = (value_as_text(fields.get(name)) for name in _FINISH_FIELDS)
+            finish_reasons = (get_text(fields, name) for name in _FINISH_FIELDS)
             choice.finish_raw = next(filter(None, finish_reasons), choice.finish_raw)
             self._response_fields.update(select_metadata(fields, _COUNT_FIELDS))
 
@@ -116,8 +116,8 @@ class CompletionsDecoder:
                 else None,
                 finish_raw=choice.finish_raw,
                 usage=usage,
-                id=value_as_text(self._response_fields.get("id")),
-                model=value_as_text(self._response_fields.get("model")),
+                id=get_text(self._response_fields, "id"),
+                model=get_text(self._response_fields, "model"),
             )
             for _, choice in sorted(self._choices.items())
         )
@@ -133,11 +133,11 @@ def _choice_objects(document: Fields) -> list[Fields] | None:
     """The choices; without a list, the document itself.  None if it is in none of the formats."""
     for name in _CHOICE_LIST_FIELDS:
         if isinstance(document.get(name), list):
-            return array_objects(document.get(name))
+            return get_objects(document, name)
     names = (*_TEXT_FIELDS, *_FINISH_FIELDS)
     return [document] if any(isinstance(document.get(name), str) for name in names) else None
 
 
 def _message_of_choice(choice: Fields) -> Fields:
-    text = "".join(str_or_empty(choice.get(name)) for name in _TEXT_FIELDS)
+    text = "".join(get_string(choice, name) for name in _TEXT_FIELDS)
     return object_fields(choice.get("delta") or choice.get("message") or {"content": text})

@@ -23,11 +23,11 @@ from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
-    first_integer,
-    object_fields,
+    get_integer,
+    get_object,
+    get_objects,
+    get_text,
     select_metadata,
-    value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
@@ -124,19 +124,19 @@ class ConverseDecoder:
     @property
     def stop_reason(self) -> str:
         """The stop reason; empty if there is none yet."""
-        return value_as_text(self._response_fields.get("stopReason"))
+        return get_text(self._response_fields, "stopReason")
 
     def feed(self, event: str, fields: Fields) -> None:
         """Decode one event; those of unknown names are ignored."""
         if event not in EVENT_NAMES:
             return
         self.is_empty = False
-        index = first_integer(fields.get("contentBlockIndex"))
+        index = get_integer(fields, "contentBlockIndex")
         match event:
             case "contentBlockStart":
-                self._add_block(index, object_fields(fields.get("start")))
+                self._add_block(index, get_object(fields, "start"))
             case "contentBlockDelta":
-                self._add_block(index, object_fields(fields.get("delta")))
+                self._add_block(index, get_object(fields, "delta"))
             case "messageStop" | "metadata":
                 self._response_fields.update(fields)
             case _:
@@ -146,24 +146,24 @@ class ConverseDecoder:
         """Decode the one document of a response that does not stream."""
         self.is_empty = False
         self._response_fields.update(document)
-        message = object_fields(object_fields(document.get("output")).get("message"))
-        for index, block in enumerate(array_objects(message.get("content"))):
+        message = get_object(get_object(document, "output"), "message")
+        for index, block in enumerate(get_objects(message, "content")):
             self._add_block(index, block)
 
     def turn(self) -> Turn:
         """The turn so far."""
         raw = self.stop_reason
         fields = {**self._response_fields}
-        counts = object_fields(fields.get("usage"))
+        counts = get_object(fields, "usage")
         fields[_USAGE] = usage.extra_usage_fields(counts)
         # responses name no other model than the one that a prompt router chose
-        router = object_fields(object_fields(fields.get("trace")).get("promptRouter"))
+        router = get_object(get_object(fields, "trace"), "promptRouter")
         return Turn(
             self._fragments.joined_parts(),
             finish=_FINISH.decode(raw, awaits_client=False) if raw else None,
             finish_raw=raw,
             usage=usage.decode(usage.CONVERSE, counts),
-            model=value_as_text(router.get("invokedModelId")),
+            model=get_text(router, "invokedModelId"),
             metadata=select_metadata(fields, (*_STOP_METADATA, *_END_METADATA, _USAGE)),
         )
 
@@ -187,7 +187,7 @@ def event_output_chars(event: str, fields: Fields) -> int:
     """How many output characters an event adds; signatures and citations count nothing."""
     if event != DELTA_EVENT:
         return 0
-    delta = object_fields(fields.get("delta"))
+    delta = get_object(fields, "delta")
     return sum(map(fragment_output_chars, converse_blocks.decode_parts(delta)))
 
 
@@ -195,7 +195,7 @@ def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> Dia
     """The response of a prepared turn: a frame per event, or a document."""
     metadata = dict(turn.metadata)
     stop = {name: metadata[name] for name in _STOP_METADATA if name in metadata}
-    given_metrics = object_fields(metadata.get("metrics"))
+    given_metrics = get_object(metadata, "metrics")
     metadata["metrics"] = {"latencyMs": usage.FAKE_LATENCY_MS, **given_metrics}
     end: Document = {
         "usage": _encode_usage(turn, usage.CONVERSE),
@@ -231,7 +231,7 @@ def encode_nova_events(turn: Turn, context: EncodeContext) -> Iterator[Document]
 
 
 def _encode_usage(turn: Turn, fields: UsageFields) -> Document:
-    extra = usage.extra_usage_fields(object_fields(dict(turn.metadata).get(_USAGE)))
+    extra = usage.extra_usage_fields(get_object(dict(turn.metadata), _USAGE))
     return {**fields.encode(turn.usage), **extra}
 
 

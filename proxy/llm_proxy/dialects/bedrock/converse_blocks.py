@@ -13,10 +13,13 @@ from llm_proxy.dialects import encoding
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
+    get_object,
+    get_objects,
+    get_string,
+    get_text,
     join_pieces,
     object_fields,
     select_metadata,
-    str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -63,17 +66,17 @@ def decode_parts(block: Fields) -> Iterator[Part]:
                 yield Text(value)
             case "reasoningContent", dict():
                 # text is in `reasoningText`, but in deltas at the top level
-                content = object_fields(fields.get("reasoningText")) or fields
-                text = str_or_empty(content.get("text"))
-                signature = str_or_empty(content.get("signature"))
-                redacted = str_or_empty(fields.get("redactedContent"))
+                content = get_object(fields, "reasoningText") or fields
+                text = get_string(content, "text")
+                signature = get_string(content, "signature")
+                redacted = get_string(fields, "redactedContent")
                 if text or signature or redacted:
                     yield Reasoning(text, signature or None, redacted or None)
             case "toolUse", dict():
                 arguments = fields.get("input")
                 yield ToolCall(
-                    value_as_text(fields.get("toolUseId")),
-                    value_as_text(fields.get("name")),
+                    get_text(fields, "toolUseId"),
+                    get_text(fields, "name"),
                     arguments if isinstance(arguments, str) else value_as_text(arguments),
                     _decode_type(fields, _TOOL_USE),
                 )
@@ -83,17 +86,14 @@ def decode_parts(block: Fields) -> Iterator[Part]:
                     value if isinstance(value, list) else fields.get("content")
                 )
                 yield ToolResult(
-                    value_as_text(fields.get("toolUseId")),
+                    get_text(fields, "toolUseId"),
                     "".join(map(_content_text, contents)),
                     failed=fields.get("status") == "error",
                     metadata=_decode_type(fields, _TOOL_RESULT),
                 )
             case "citationsContent", dict():
-                pieces = (
-                    str_or_empty(content.get("text"))
-                    for content in array_objects(fields.get("content"))
-                )
-                citations = map(_decode_citation, array_objects(fields.get("citations")))
+                pieces = (get_string(content, "text") for content in get_objects(fields, "content"))
+                citations = map(_decode_citation, get_objects(fields, "citations"))
                 yield Text(join_pieces(pieces), tuple(citations))
             case "citation", dict():  # in a stream, apart from the cited text
                 yield Text("", citations=(_decode_citation(fields),))
@@ -114,28 +114,28 @@ def _decode_type(fields: Fields, default: str) -> Metadata:
 
 def _decode_citation(fields: Fields) -> Citation:
     """A page or a document; locations are in the source, not in the text: there is no span."""
-    sources = array_objects(fields.get("sourceContent"))
+    sources = get_objects(fields, "sourceContent")
     return Citation(
         url=_citation_url(fields.get("location")),
-        title=value_as_text(fields.get("title")),
-        quoted=join_pieces(str_or_empty(source.get("text")) for source in sources),
+        title=get_text(fields, "title"),
+        quoted=join_pieces(get_string(source, "text") for source in sources),
         metadata=select_metadata(fields, _CITATION_METADATA),
     )
 
 
 def _citation_url(location: Json) -> str:
     """The URL of a cited page; empty for documents."""
-    return value_as_text(object_fields(object_fields(location).get("web")).get("url"))
+    return get_text(get_object(object_fields(location), "web"), "url")
 
 
 def _decode_media(kind: str, fields: Fields) -> Media:
     """An image, audio or video: a stream starts with the format, the bytes come in deltas."""
-    source = object_fields(fields.get("source"))
-    format_name = value_as_text(fields.get("format"))
+    source = get_object(fields, "source")
+    format_name = get_text(fields, "format")
     return Media(
         f"{kind}/{format_name}" if format_name else "",
-        url=value_as_text(object_fields(source.get("s3Location")).get("uri")),
-        base64=str_or_empty(source.get("bytes")),
+        url=get_text(get_object(source, "s3Location"), "uri"),
+        base64=get_string(source, "bytes"),
     )
 
 

@@ -11,7 +11,9 @@ from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.bedrock import converse_blocks
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
+    get_object,
+    get_objects,
+    get_string,
     object_fields,
     parse_object,
     str_or_empty,
@@ -25,32 +27,32 @@ _REASONING_SWITCHES: Final = ("thinking", "reasoning_config", "reasoningConfig",
 def decode_request(body: Fields) -> Conversation:
     """The conversation of a Converse request body."""
     messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
-    inference_config = object_fields(body.get("inferenceConfig"))
+    inference_config = get_object(body, "inferenceConfig")
     request_fields = {
         **body,
-        **object_fields(body.get("additionalModelRequestFields")),
+        **get_object(body, "additionalModelRequestFields"),
     }
     top_p = inference_config.get("topP", inference_config.get("top_p"))
-    system = [part for block in array_objects(body.get("system")) for part in _decode_part(block)]
+    system = [part for block in get_objects(body, "system") for part in _decode_part(block)]
     return Conversation(
         messages,
         system=request_decoding.request_message("system", system).text
         or request_decoding.first_system_text(messages),
-        tools=tuple(_decode_tools(object_fields(body.get("toolConfig")))),
+        tools=tuple(_decode_tools(get_object(body, "toolConfig"))),
         temperature=request_decoding.decode_number(inference_config.get("temperature")),
         top_p=request_decoding.decode_number(top_p),
         reasoning_enabled=any(
             request_decoding.is_reasoning_enabled(request_fields.get(switch))
             for switch in _REASONING_SWITCHES
         ),
-        response_schema=_response_schema(object_fields(body.get("outputConfig"))),
+        response_schema=_response_schema(get_object(body, "outputConfig")),
     )
 
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for message in array_objects(body.get("messages")):
+    for message in get_objects(body, "messages"):
         if role := request_decoding.decode_role(message.get("role")):
-            blocks = array_objects(message.get("content"))
+            blocks = get_objects(message, "content")
             yield request_decoding.request_message(
                 role, (part for block in blocks for part in _decode_part(block))
             )
@@ -59,11 +61,11 @@ def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
 def _decode_part(block: Fields) -> Iterator[Part]:
     """The parts of a block; blocks that responses have, too, are decoded as there."""
     for part in converse_blocks.decode_parts(block):
-        result_content = object_fields(block.get("toolResult")).get("content")
+        result_content = get_object(block, "toolResult").get("content")
         yield _merge_result_texts(part, result_content) if isinstance(part, ToolResult) else part
-    if guarded := object_fields(object_fields(block.get("guardContent")).get("text")):
-        yield Text(str_or_empty(guarded.get("text")))
-    if document := object_fields(block.get("document")):
+    if guarded := get_object(get_object(block, "guardContent"), "text"):
+        yield Text(get_string(guarded, "text"))
+    if document := get_object(block, "document"):
         yield _decode_document(document)
 
 
@@ -74,26 +76,26 @@ def _merge_result_texts(result: ToolResult, contents: Json) -> ToolResult:
 
 def _decode_document(fields: Fields) -> Media:
     """A document, inline or in S3."""
-    source = object_fields(fields.get("source"))
-    s3_uri = object_fields(source.get("s3Location")).get("uri")
-    format_name = str_or_empty(fields.get("format")) or "*"
+    source = get_object(fields, "source")
+    s3_uri = get_object(source, "s3Location").get("uri")
+    format_name = get_string(fields, "format") or "*"
     return Media(
         f"application/{format_name}",
         str_or_empty(s3_uri),
-        str_or_empty(source.get("bytes")),
+        get_string(source, "bytes"),
     )
 
 
 def _decode_tools(config: Fields) -> Iterator[ToolDefinition]:
-    for tool in array_objects(config.get("tools")):
+    for tool in get_objects(config, "tools"):
         fields = object_fields(tool.get("toolSpec") or tool.get("systemTool"))
         yield from request_decoding.decode_tool(
-            fields, object_fields(fields.get("inputSchema")).get("json")
+            fields, get_object(fields, "inputSchema").get("json")
         )
 
 
 def _response_schema(config: Fields) -> Json:
-    text_format = object_fields(config.get("textFormat"))
-    json_schema = object_fields(object_fields(text_format.get("structure")).get("jsonSchema"))
-    schema = parse_object(str_or_empty(json_schema.get("schema")).encode("utf-8", "replace"))
+    text_format = get_object(config, "textFormat")
+    json_schema = get_object(get_object(text_format, "structure"), "jsonSchema")
+    schema = parse_object(get_string(json_schema, "schema").encode("utf-8", "replace"))
     return request_decoding.response_schema(text_format, dict(schema))

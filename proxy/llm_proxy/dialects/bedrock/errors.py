@@ -10,7 +10,7 @@ from typing import Final
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, parse_object, value_as_text
+from llm_proxy.dialects.lenient_json import Fields, get_text, parse_object
 from llm_proxy.dialects.wire import Errors, with_default_error_message
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.turns import Failure
@@ -90,9 +90,8 @@ def decode_http_error(response: DialectResponse) -> Failure:
     """An HTTP error; its type is in a header, `ValidationException:http://...`, or in the body."""
     fields = parse_object(json_api.joined_body(response))
     failure = json_api.decode_http_error(response)
-    error_type = header_value(response.head.headers, _ERROR_TYPE_HEADER) or value_as_text(
-        fields.get("__type")
-    )
+    header = header_value(response.head.headers, _ERROR_TYPE_HEADER)
+    error_type = header or get_text(fields, "__type")
     return replace(
         failure,
         message=error_message(fields) or failure.message,
@@ -103,7 +102,7 @@ def decode_http_error(response: DialectResponse) -> Failure:
 def error_message(fields: Fields) -> str:
     """The message, plus the model's own unless it repeats that; some services send `Message`."""
     message, other_message, original = (
-        value_as_text(fields.get(name)) for name in ("message", "Message", "originalMessage")
+        get_text(fields, name) for name in ("message", "Message", "originalMessage")
     )
     message = message or other_message
     return message if original in message else f"{message} ({original})".strip()

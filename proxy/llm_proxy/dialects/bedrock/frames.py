@@ -9,7 +9,12 @@ from typing import Final
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
-from llm_proxy.dialects.lenient_json import Fields, parse_object, str_or_empty, value_as_text
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_string,
+    get_text,
+    parse_object,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream
@@ -46,7 +51,7 @@ def decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
 def unwrap_chunk(fields: Fields) -> Fields:
     """The event of a model's own format in the payload of a `chunk`; empty if it is invalid."""
     try:
-        return parse_object(base64.b64decode(str_or_empty(fields.get("bytes")), validate=True))
+        return parse_object(base64.b64decode(get_string(fields, "bytes"), validate=True))
     except ValueError:
         return {}
 
@@ -59,7 +64,7 @@ def decode_exception(frame: Frame) -> Failure | None:
             return Failure(
                 message=errors.error_message(fields),
                 type=frame.header(_EXCEPTION_TYPE),
-                code=value_as_text(fields.get(_STATUS_FIELD)),
+                code=get_text(fields, _STATUS_FIELD),
             )
         case "error":
             return Failure(frame.header(":error-message"), type=frame.header(":error-code"))

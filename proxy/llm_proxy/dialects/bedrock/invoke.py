@@ -21,7 +21,13 @@ from llm_proxy.dialects.bedrock.converse import DELTA_EVENT, EVENT_NAMES, Conver
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.bedrock.usage import METRICS_FIELD
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object, select_metadata
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_object,
+    object_fields,
+    parse_object,
+    select_metadata,
+)
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.framing.eventstream import Frame
 from llm_proxy.turns import Failure, Json, Turn
@@ -95,7 +101,7 @@ class BedrockResponseDecoder:
             self._converse.feed_whole_response(fields)
         elif names := _CONVERSE_EVENT_NAMES.intersection(fields):
             for name in names:
-                self._feed_event(self._nova, name, object_fields(fields.get(name)))
+                self._feed_event(self._nova, name, get_object(fields, name))
         else:
             self._completions.feed(fields, streamed=streamed)
 
@@ -108,7 +114,7 @@ class BedrockResponseDecoder:
         """The turns so far, with the service's fields; the model's own usage takes precedence."""
         metadata = select_metadata(self._service_fields, self._service_fields)
         names = {name for name, _ in metadata}
-        metrics = object_fields(self._service_fields.get(METRICS_FIELD))
+        metrics = get_object(self._service_fields, METRICS_FIELD)
         turns = [
             *self._anthropic.turns(),
             *(item.turn() for item in (self._converse, self._nova) if not item.is_empty),
@@ -133,7 +139,7 @@ def model_event_output_chars(fields: Fields) -> int:
     if messages.response_payload_kind(fields) in _ANTHROPIC_KINDS:
         return messages.event_output_chars(fields)
     if DELTA_EVENT in fields:
-        return converse.event_output_chars(DELTA_EVENT, object_fields(fields.get(DELTA_EVENT)))
+        return converse.event_output_chars(DELTA_EVENT, get_object(fields, DELTA_EVENT))
     return completions.event_output_chars(fields)
 
 

@@ -21,7 +21,7 @@ from llm_proxy.dialects.bedrock import converse, converse_request_decoder
 from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
 from llm_proxy.dialects.cohere import chat_v1
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, object_fields
+from llm_proxy.dialects.lenient_json import Fields, get_object
 from llm_proxy.dialects.openai import chat_messages
 from llm_proxy.dialects.openai.chat_messages import ChatMessageEncoder
 from llm_proxy.dialects.openai.family import OPENAI_VARIANT
@@ -211,7 +211,7 @@ def _decode_prompt(body: Fields) -> Conversation:
 
 
 def _decode_titan_request(body: Fields) -> Conversation:
-    config = object_fields(body.get("textGenerationConfig"))
+    config = get_object(body, "textGenerationConfig")
     return request_decoding.prompt_conversation(
         body.get("inputText"), config.get("temperature"), config.get("topP")
     )

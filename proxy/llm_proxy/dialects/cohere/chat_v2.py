@@ -27,7 +27,6 @@ from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
-    first_integer,
     get_integer,
     get_items,
     get_object,
@@ -280,7 +279,7 @@ def decode_citations(fields: Fields, sources_by_id: Mapping[str, Citation]) -> t
     for document_id in map(value_as_text, get_items(fields, "document_ids")):
         known = sources_by_id.get(document_id, Citation())
         sources.append(replace(known, metadata=(("source", document_id),)))
-    start, end = first_integer(fields.get("start")), first_integer(fields.get("end"))
+    start, end = get_integer(fields, "start"), get_integer(fields, "end")
     span = None if start is None or end is None or start >= end else (start, end)
     metadata = select_metadata(fields, _CITATION_METADATA)
     return tuple(
@@ -460,6 +459,6 @@ def _encode_source(citation: Citation) -> Document:
 def _non_text_citations(turn: Turn) -> list[Document]:
     return [
         dict(select_metadata(citation, citation))
-        for citation in array_objects(dict(turn.metadata).get(_CITATIONS))
+        for citation in get_objects(dict(turn.metadata), _CITATIONS)
         if isinstance(kind := citation.get("type"), str) and kind not in _TEXT_CITATION_TYPES
     ]

@@ -20,17 +20,8 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, request_decoding, response_encoding
-from llm_proxy.dialects.base import (
-    Completeness,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
-from llm_proxy.dialects.cohere import (
-    auxiliary_responses,
-    chat_v1,
-    chat_v2,
-)
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
+from llm_proxy.dialects.cohere import auxiliary_responses, chat_v1, chat_v2
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
 from llm_proxy.dialects.response_encoding import Document

@@ -19,11 +19,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.google import (
-    gemini_responses,
-    requests,
-    shared_format,
-)
+from llm_proxy.dialects.google import gemini_responses, requests, shared_format
 from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
 from llm_proxy.dialects.google.shared_format import GoogleDialect
 from llm_proxy.dialects.lenient_json import (

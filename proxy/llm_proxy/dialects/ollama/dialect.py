@@ -16,12 +16,7 @@ import orjson
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, response_encoding
-from llm_proxy.dialects.base import (
-    Completeness,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import get_text, parse_object
 from llm_proxy.dialects.ollama import auxiliary_responses, chat

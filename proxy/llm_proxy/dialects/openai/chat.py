@@ -17,7 +17,7 @@ from typing import Any
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.lenient_json import Fields, object_fields, parse_object
+from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
 from llm_proxy.dialects.openai.choices import FINISH, ChoicesDialect, ResponseOptions
@@ -55,7 +55,7 @@ class OpenAIChat(ChoicesDialect):
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """The `delta` of a stream, else the `message`; Perplexity always sends both."""
         preferred, other = ("delta", "message") if streamed else ("message", "delta")
-        return object_fields(choice.get(preferred if preferred in choice else other))
+        return get_object(choice, preferred if preferred in choice else other)
 
     def wire_format_with(self, options: ResponseOptions, turns: Sequence[Turn]) -> WireFormat:
         """That of the provider's variant.

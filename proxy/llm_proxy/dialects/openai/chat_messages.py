@@ -238,7 +238,7 @@ def _decode_block(block: Fields) -> KeyedFragments:
         case "input_audio":
             audio = get_object(block, "input_audio")
             if data := get_text(audio, "data"):
-                yield None, Media(f"audio/{value_as_text(audio.get('format')) or '*'}", base64=data)
+                yield None, Media(f"audio/{get_text(audio, 'format') or '*'}", base64=data)
         case "file":
             if file_data := get_object(block, "file").get("file_data"):
                 yield None, json_api.decode_media_url(value_as_text(file_data), "*/*")

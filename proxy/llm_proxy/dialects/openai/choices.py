@@ -22,8 +22,7 @@ from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,
-    array_objects,
-    first_integer,
+    get_integer,
     get_items,
     get_object,
     get_objects,
@@ -34,11 +33,7 @@ from llm_proxy.dialects.lenient_json import (
 )
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
-from llm_proxy.dialects.openai.family import (
-    VARIANT_BY_PROVIDER,
-    ProviderVariant,
-    provider_variant,
-)
+from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER, ProviderVariant, provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import (
     FinishReasons,
@@ -252,7 +247,7 @@ class ChoicesDialect(family.OpenAIDialect):
         """The characters in the pieces of its choices."""
         if codec != "sse":
             return 0
-        choices = array_objects(family.decode_event(message).get("choices"))
+        choices = get_objects(family.decode_event(message), "choices")
         return sum(
             chat_messages.delta_output_chars(self.message_of_choice(choice, streamed=True))
             for choice in choices
@@ -356,7 +351,7 @@ def _documents(response: DialectResponse) -> Iterator[Fields]:
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
     for position, choice in enumerate(get_objects(document, "choices")):
-        index = first_integer(choice.get("index"))
+        index = get_integer(choice, "index")
         yield position if index is None else index, choice
 
 

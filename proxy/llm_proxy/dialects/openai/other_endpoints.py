@@ -22,10 +22,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from llm_proxy import framing
-from llm_proxy.dialects import (
-    estimates_and_fakes,
-    json_api,
-)
+from llm_proxy.dialects import estimates_and_fakes, json_api
 from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (

@@ -301,7 +301,7 @@ def _decode_call(item: Fields, kind: str) -> Iterator[Part]:
     image_base64 = text_or_empty(item.get("result")) if kind == IMAGE_CALL else ""
     if image_base64:
         yield Media(
-            f"image/{value_as_text(item.get(IMAGE_FIELDS[0])) or '*'}",
+            f"image/{get_text(item, IMAGE_FIELDS[0]) or '*'}",
             base64=image_base64,
             metadata=(("id", call_id), *select_metadata(item, IMAGE_FIELDS[1:])),
         )
