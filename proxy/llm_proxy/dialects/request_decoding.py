@@ -143,13 +143,33 @@ def request_message(role: Role, parts: Iterable[Part]) -> RequestMessage:
     return RequestMessage(kept_role, tuple(kept_parts))
 
 
-def merge_adjacent_messages(
-    messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...] = ("tool",)
-) -> tuple[RequestMessage, ...]:
-    """The messages, with adjacent ones of the same role merged for `mergeable_roles`.
+def conversation(
+    messages: Iterable[RequestMessage],
+    sampling: Fields,
+    system: str = "",
+    *,
+    top_p_name: str = "top_p",
+    mergeable_roles: tuple[Role, ...] = ("tool",),
+) -> Conversation:
+    """The conversation of these messages, with adjacent ones merged for `mergeable_roles`.
 
-    A result without a name gets that of its call: the last one before it with the same id.
+    `sampling` has the temperature, and top-p under its name.  Without a `system` prompt, the first
+    `system` message is that.  A result without a name gets that of its call: the last one before it
+    with the same id.
     """
+    merged = _merge_adjacent_messages(messages, mergeable_roles)
+    system_texts = (message.text for message in merged if message.role == "system")
+    return Conversation(
+        merged,
+        system=system or next(system_texts, ""),
+        temperature=decode_number(sampling.get("temperature")),
+        top_p=decode_number(sampling.get(top_p_name)),
+    )
+
+
+def _merge_adjacent_messages(
+    messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...]
+) -> tuple[RequestMessage, ...]:
     merged_messages: list[RequestMessage] = []
     tool_names: dict[str, str] = {}
     for role, group in groupby(messages, key=lambda message: message.role):
@@ -174,18 +194,12 @@ def _fill_tool_result_name(part: Part, tool_names: dict[str, str]) -> Part:
     return part
 
 
-def first_system_text(messages: Iterable[RequestMessage]) -> str:
-    """The text of the first message of role `system`; empty if there is none."""
-    return next((message.text for message in messages if message.role == "system"), "")
-
-
-def prompt_conversation(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
+def prompt_conversation(
+    prompt: Json, sampling: Fields, *, top_p_name: str = "top_p"
+) -> Conversation:
     """A conversation of one user message with the prompt."""
-    return Conversation(
-        (request_message("user", decode_texts(prompt)),),
-        temperature=decode_number(temperature),
-        top_p=decode_number(top_p),
-    )
+    message = request_message("user", decode_texts(prompt))
+    return conversation([message], sampling, top_p_name=top_p_name)
 
 
 def body_without_unsigned_reasoning(body: Json) -> Json:

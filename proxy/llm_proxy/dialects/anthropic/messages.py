@@ -141,22 +141,18 @@ _FAKE_SIGNATURE_CHARS: Final = 52
 
 def decode_request(body: Fields) -> Conversation:
     """The conversation of a Messages request."""
-    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
     output_config = get_object(body, "output_config")
     output_format = object_fields(output_config.get("format") or body.get("output_format"))
-    return Conversation(
-        messages,
-        system=request_decoding.request_message(
-            "system", request_decoding.decode_texts(body.get("system"))
-        ).text
-        or request_decoding.first_system_text(messages),
+    system = request_decoding.request_message(
+        "system", request_decoding.decode_texts(body.get("system"))
+    )
+    return replace(
+        request_decoding.conversation(_decode_messages(body), body, system.text),
         tools=tuple(
             definition
             for tool in get_objects(body, "tools")
             for definition in request_decoding.decode_tool(tool, tool.get("input_schema"))
         ),
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
             get_object(body, "thinking").get("type")
         ),
@@ -214,11 +210,10 @@ def decode_completion_request(body: Fields) -> Conversation:
     if turns and turns[-1] == ("Assistant", ""):
         turns.pop()  # the place of the response
     messages = [(_ROLES[speaker], text) for speaker, text in turns] or [("user", preamble)]
-    return Conversation(
-        tuple(request_decoding.request_message(role, [Text(text)]) for role, text in messages),
-        system=preamble.strip() if speaker_pieces else "",
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("top_p")),
+    return request_decoding.conversation(
+        (request_decoding.request_message(role, [Text(text)]) for role, text in messages),
+        body,
+        preamble.strip() if speaker_pieces else "",
     )
 
 

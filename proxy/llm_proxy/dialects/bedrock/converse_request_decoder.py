@@ -26,21 +26,21 @@ _REASONING_SWITCHES: Final = ("thinking", "reasoning_config", "reasoningConfig",
 
 def decode_request(body: Fields) -> Conversation:
     """The conversation of a Converse request body."""
-    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
     inference_config = get_object(body, "inferenceConfig")
     request_fields = {
         **body,
         **get_object(body, "additionalModelRequestFields"),
     }
-    top_p = inference_config.get("topP", inference_config.get("top_p"))
+    top_p_name = "topP" if "topP" in inference_config else "top_p"
     system = [part for block in get_objects(body, "system") for part in _decode_part(block)]
-    return Conversation(
-        messages,
-        system=request_decoding.request_message("system", system).text
-        or request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(
+            _decode_messages(body),
+            inference_config,
+            request_decoding.request_message("system", system).text,
+            top_p_name=top_p_name,
+        ),
         tools=tuple(_decode_tools(get_object(body, "toolConfig"))),
-        temperature=request_decoding.decode_number(inference_config.get("temperature")),
-        top_p=request_decoding.decode_number(top_p),
         reasoning_enabled=any(
             request_decoding.is_reasoning_enabled(request_fields.get(switch))
             for switch in _REASONING_SWITCHES

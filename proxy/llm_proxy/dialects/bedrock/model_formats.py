@@ -206,15 +206,13 @@ _COMMAND_R: Final = _text_format(
 
 
 def _decode_prompt(body: Fields) -> Conversation:
-    top_p = body.get("top_p", body.get("p"))
-    return request_decoding.prompt_conversation(body.get("prompt"), body.get("temperature"), top_p)
+    top_p_name = "top_p" if "top_p" in body else "p"
+    return request_decoding.prompt_conversation(body.get("prompt"), body, top_p_name=top_p_name)
 
 
 def _decode_titan_request(body: Fields) -> Conversation:
     config = get_object(body, "textGenerationConfig")
-    return request_decoding.prompt_conversation(
-        body.get("inputText"), config.get("temperature"), config.get("topP")
-    )
+    return request_decoding.prompt_conversation(body.get("inputText"), config, top_p_name="topP")
 
 
 _Entry = tuple[Callable[[Fields], Conversation], ModelFormat | None]

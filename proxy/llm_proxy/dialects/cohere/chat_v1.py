@@ -11,6 +11,7 @@ current clients use `/v2/chat`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
@@ -67,21 +68,18 @@ END_EVENT: Final = "stream-end"
 def decode_request(body: Fields) -> Conversation:
     """The conversation of a `/v1/chat` body: its history, then the current message."""
     current_message: Fields = {**body, "role": "user"}
-    messages = request_decoding.merge_adjacent_messages(
+    messages = (
         message
         for entry in (*get_objects(body, "chat_history"), current_message)
         for message in _decode_messages(entry)
     )
     response_format = get_object(body, "response_format")
-    return Conversation(
-        messages,
-        system=request_decoding.text_or_empty(body.get("preamble"))
-        or request_decoding.first_system_text(messages),
+    preamble = request_decoding.text_or_empty(body.get("preamble"))
+    return replace(
+        request_decoding.conversation(messages, body, preamble, top_p_name="p"),
         tools=tuple(
             definition for tool in get_objects(body, "tools") for definition in _decode_tool(tool)
         ),
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("p")),
         response_schema=request_decoding.response_schema(
             response_format, response_format.get("schema"), response_format.get("json_schema")
         ),

@@ -115,14 +115,10 @@ _BLOCK_TYPES: Final[dict[type[Part], str]] = {Text: "text", Reasoning: "thinking
 
 def decode_request(body: Fields) -> Conversation:
     """The conversation of a body."""
-    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
     response_format = get_object(body, "response_format")
-    return Conversation(
-        messages,
-        system=request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(_decode_messages(body), body, top_p_name="p"),
         tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
             get_object(body, "thinking").get("type")
         ),

@@ -128,8 +128,8 @@ class Cohere(Dialect):
             case "v1/chat":
                 return chat_v1.decode_request(body)
             case "v1/generate":
-                sampling = body.get("temperature"), body.get("p")
-                return request_decoding.prompt_conversation(body.get("prompt"), *sampling)
+                prompt = body.get("prompt")
+                return request_decoding.prompt_conversation(prompt, body, top_p_name="p")
             case _:
                 return None
 

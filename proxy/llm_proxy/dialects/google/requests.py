@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
@@ -89,7 +90,6 @@ def _decode_schema(value: Json, remaining_depth: int = _MAX_SCHEMA_DEPTH) -> Jso
 def decode_gemini_request(fields: Fields) -> Conversation:
     """The conversation of a body of `gemini`; Code Assist wraps it in `request`."""
     body = _camel_case_fields(fields.get("request") or dict(fields))
-    messages = request_decoding.merge_adjacent_messages(_decode_contents(body))
     system = body.get("systemInstruction")
     parts = [Text(system)] if isinstance(system, str) else _decode_parts(object_fields(system))
     config = _camel_case_fields(body.get("generationConfig"))
@@ -97,13 +97,14 @@ def decode_gemini_request(fields: Fields) -> Conversation:
     schema = request_decoding.first_schema(
         config.get("responseJsonSchema"), _decode_schema(config.get("responseSchema"))
     )
-    return Conversation(
-        messages,
-        system=request_decoding.request_message("system", parts).text
-        or request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(
+            _decode_contents(body),
+            config,
+            request_decoding.request_message("system", parts).text,
+            top_p_name="topP",
+        ),
         tools=tuple(_decode_tools(body)),
-        temperature=request_decoding.decode_number(config.get("temperature")),
-        top_p=request_decoding.decode_number(config.get("topP")),
         reasoning_enabled=isinstance(thinking, dict)
         and _camel_case_fields(thinking).get("thinkingBudget") != 0,
         response_schema=schema
@@ -163,14 +164,14 @@ def _decode_tools(body: Fields) -> Iterator[ToolDefinition]:
 
 def decode_interaction_request(body: Fields) -> Conversation:
     """The conversation of the body of a new interaction."""
-    messages = request_decoding.merge_adjacent_messages(
-        _decode_steps(body.get("input")), mergeable_roles=("assistant", "tool")
-    )
     config = get_object(body, "generation_config")
-    return Conversation(
-        messages,
-        system=request_decoding.text_or_empty(body.get("system_instruction"))
-        or request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(
+            _decode_steps(body.get("input")),
+            config,
+            request_decoding.text_or_empty(body.get("system_instruction")),
+            mergeable_roles=("assistant", "tool"),
+        ),
         tools=tuple(
             definition
             for tool in get_objects(body, "tools")
@@ -178,8 +179,6 @@ def decode_interaction_request(body: Fields) -> Conversation:
                 tool, _decode_schema(tool.get("parameters"))
             )
         ),
-        temperature=request_decoding.decode_number(config.get("temperature")),
-        top_p=request_decoding.decode_number(config.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(config.get("thinking_level")),
         response_schema=_interaction_response_schema(body),
         previous_response_id=request_decoding.text_or_empty(body.get("previous_interaction_id")),

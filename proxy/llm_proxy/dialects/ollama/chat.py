@@ -106,21 +106,18 @@ ERRORS: Final = Errors(
 
 def decode_request(path: str, body: Fields) -> Conversation:
     """The conversation of a chat; or of a completion, which is one message of the user."""
+    options, response_format = get_object(body, "options"), body.get("format")
     if path == CHAT:
-        messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
-        system = request_decoding.first_system_text(messages)
+        conversation = request_decoding.conversation(_decode_messages(body), options)
     else:
         prompt = request_decoding.decode_texts(body.get("prompt"))
         parts: list[Part] = [*prompt, *_decode_images(body)]
-        messages = (request_decoding.request_message("user", parts),)
+        message = request_decoding.request_message("user", parts)
         system = request_decoding.text_or_empty(body.get("system"))
-    options, response_format = get_object(body, "options"), body.get("format")
-    return Conversation(
-        messages,
-        system=system,
+        conversation = request_decoding.conversation([message], options, system)
+    return replace(
+        conversation,
         tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
-        temperature=request_decoding.decode_number(options.get("temperature")),
-        top_p=request_decoding.decode_number(options.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(body.get("think")),
         response_schema={}
         if response_format == "json"

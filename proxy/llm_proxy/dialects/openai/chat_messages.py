@@ -117,18 +117,14 @@ def delta_output_chars(delta: Fields) -> int:
 
 def decode_request(body: Fields) -> Conversation:
     """The conversation in the body of a request."""
-    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
     response_format = get_object(body, "response_format")
     json_schema = get_object(response_format, "json_schema")
-    return Conversation(
-        messages,
-        system=request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(_decode_messages(body), body),
         tools=(
             *request_decoding.decode_function_tools(body.get("tools")),
             *request_decoding.decode_function_tools(body.get("functions")),
         ),
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=any(
             request_decoding.is_reasoning_enabled(body.get(name)) for name in _REASONING_SWITCHES
         ),

@@ -52,8 +52,7 @@ class OpenAICompletions(ChoicesDialect):
     def decode_request(self, request: Request) -> Conversation | None:
         """The prompt as one user message; several prompts become one message."""
         body = parse_object(request.body)
-        settings = body.get("temperature"), body.get("top_p")
-        return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
+        return request_decoding.prompt_conversation(body.get("prompt"), body) if body else None
 
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """Its text, with an echoed prompt, as the content of a message."""

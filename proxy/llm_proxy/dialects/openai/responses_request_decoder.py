@@ -7,6 +7,7 @@ that let the server store the response send it in place of the model's items.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
@@ -45,18 +46,16 @@ def decode_request(body: Fields) -> Conversation:
     items: list[Fields] = (
         [{"role": "user", "content": prompt}] if isinstance(prompt, str) else array_objects(prompt)
     )
-    messages = request_decoding.merge_adjacent_messages(
-        _decode_messages(items), mergeable_roles=("assistant", "tool")
-    )
     conversation = body.get("conversation")
     text_format = get_object(get_object(body, "text"), "format")
-    return Conversation(
-        messages,
-        system=request_decoding.text_or_empty(body.get("instructions"))
-        or request_decoding.first_system_text(messages),
+    return replace(
+        request_decoding.conversation(
+            _decode_messages(items),
+            body,
+            request_decoding.text_or_empty(body.get("instructions")),
+            mergeable_roles=("assistant", "tool"),
+        ),
         tools=tuple(_decode_tools(body, items)),
-        temperature=request_decoding.decode_number(body.get("temperature")),
-        top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
             get_object(body, "reasoning").get("effort")
         ),
