@@ -8,7 +8,7 @@ type counts as absent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
@@ -172,9 +172,14 @@ def select_metadata(source: Fields, names: Iterable[str]) -> Metadata:
     )
 
 
-def selected_fields(metadata: Metadata, names: Iterable[str]) -> dict[str, Json]:
-    """`select_metadata` of pairs, as the fields of an object."""
-    return dict(select_metadata(dict(metadata), names))
+def selected_fields(source: Fields | Metadata, names: Iterable[str]) -> dict[str, Json]:
+    """`select_metadata` as the fields of an object."""
+    return dict(select_metadata(dict(source), names))
+
+
+def metadata_except(source: Fields, known: Collection[str]) -> Metadata:
+    """`select_metadata` of the fields that are not known."""
+    return select_metadata(source, (name for name in source if name not in known))
 
 
 def _survives_json_round_trip(pair: tuple[str, Json]) -> bool:

@@ -27,9 +27,11 @@ from llm_proxy.dialects.lenient_json import (
     get_string,
     get_text,
     join_pieces,
+    metadata_except,
     object_fields,
     parse_json,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -230,8 +232,7 @@ def _result_text(content: Json) -> str:
 
 
 def _extra_fields(source: Fields, kind: type[Part | Citation]) -> Metadata:
-    known = _PART_FIELDS[kind]
-    return select_metadata(source, (name for name in source if name not in known))
+    return metadata_except(source, _PART_FIELDS[kind])
 
 
 def original_type(part: Part | Citation) -> str:
@@ -285,8 +286,7 @@ def encode_block(part: Part, default_signature: str, answered_calls: Iterable[st
             else:
                 if part.id in answered_calls:
                     fields = {"type": _MCP_TOOL_USE, "server_name": _DEFAULT_MCP_SERVER}
-                metadata = dict(part.metadata)
-                fields |= dict(select_metadata(metadata, _CLIENT_CALL_METADATA))
+                fields |= selected_fields(part.metadata, _CLIENT_CALL_METADATA)
             return {**fields, "id": part.id, "name": part.name, "partial_json": part.arguments}
         case ToolResult():
             return _encode_tool_result(kind, part)
@@ -351,10 +351,8 @@ def _structured_content(text: str, *, is_mcp_result: bool) -> Json:
 
 def _typed_metadata(part: Part | Citation) -> Document:
     """The original type, and the metadata that no other field of the block holds."""
-    known = _PART_FIELDS[type(part)]
-    extra = {name: value for name, value in part.metadata if name not in known}
-    fields = {"type": original_type(part), **extra}
-    return dict(select_metadata(fields, fields))
+    fields = {"type": original_type(part), **dict(part.metadata)}
+    return dict(_extra_fields(fields, type(part)))
 
 
 def whole_block(block: Document) -> Document:

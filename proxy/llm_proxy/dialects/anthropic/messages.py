@@ -32,8 +32,10 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_string,
     get_text,
+    metadata_except,
     object_fields,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
@@ -399,8 +401,7 @@ def _decode_refusal(value: Json) -> Refusal | None:
     """The refusal in `stop_details`, its other fields as metadata; None without explanation."""
     details = object_fields(value)
     explanation = get_text(details, "explanation")
-    extra_names = (name for name in details if name not in ("type", "explanation"))
-    metadata = select_metadata(details, extra_names)
+    metadata = metadata_except(details, ("type", "explanation"))
     return Refusal(explanation, metadata) if explanation else None
 
 
@@ -429,7 +430,7 @@ def encode_message(turn: Turn, context: EncodeContext) -> Document:
         **_start_fields(turn, message_blocks),
         "content": [blocks.whole_block(block) for block in message_blocks],
         **_stop_fields(turn, message_blocks),
-        **_metadata_fields(turn, _END_METADATA),
+        **selected_fields(turn.metadata, _END_METADATA),
         "usage": {**_USAGE.encode(turn.usage), **_extra_usage_of(turn)},
     }
 
@@ -462,7 +463,7 @@ def encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
             "type": "message_delta",
             "delta": _stop_fields(turn, message_blocks),
             "usage": {**_USAGE.encode(usage), **final},
-            **_metadata_fields(turn, _END_METADATA),
+            **selected_fields(turn.metadata, _END_METADATA),
         }
         yield {"type": "message_stop"}
 
@@ -503,13 +504,13 @@ def _start_fields(turn: Turn, message_blocks: Sequence[Document]) -> Document:
         "role": "assistant",
         "model": _fallback_model(message_blocks) or turn.model,
         "content": [],
-        **_metadata_fields(turn, _START_METADATA),
+        **selected_fields(turn.metadata, _START_METADATA),
     }
 
 
 def _stop_fields(turn: Turn, message_blocks: Sequence[Document]) -> Document:
     """Why a message stopped; it does not wait for the client if the provider ran all calls."""
-    raw, metadata = turn.finish_raw, _metadata_fields(turn, _STOP_METADATA)
+    raw, metadata = turn.finish_raw, selected_fields(turn.metadata, _STOP_METADATA)
     call_types = {block["type"] for block in message_blocks if blocks.is_tool_call(block)}
     if raw == TOOL_USE and call_types and TOOL_USE not in call_types:
         raw = _END_TURN
@@ -520,16 +521,11 @@ def _stop_fields(turn: Turn, message_blocks: Sequence[Document]) -> Document:
         raw = _REFUSAL
         details: Document = {"type": _REFUSAL, "category": None}
         for refusal in refusals:
-            fields = dict(refusal.metadata)
-            details |= dict(select_metadata(fields, _REFUSAL_METADATA))
+            details |= selected_fields(refusal.metadata, _REFUSAL_METADATA)
         details["explanation"] = "".join(refusal.text for refusal in refusals)
         metadata[_STOP_DETAILS] = details
-    fields = {name: metadata[name] for name in _STOP_METADATA if name in metadata}
+    fields = selected_fields(metadata, _STOP_METADATA)
     return {"stop_reason": raw, "stop_sequence": None, **fields}
-
-
-def _metadata_fields(turn: Turn, names: Sequence[str]) -> Document:
-    return {name: value for name, value in turn.metadata if name in names}
 
 
 def _extra_usage_of(turn: Turn) -> dict[str, Json]:

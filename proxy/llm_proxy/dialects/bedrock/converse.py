@@ -28,6 +28,7 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_text,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
@@ -194,12 +195,12 @@ def event_output_chars(event: str, fields: Fields) -> int:
 def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> DialectResponse:
     """The response of a prepared turn: a frame per event, or a document."""
     metadata = dict(turn.metadata)
-    stop = {name: metadata[name] for name in _STOP_METADATA if name in metadata}
+    stop = selected_fields(metadata, _STOP_METADATA)
     given_metrics = get_object(metadata, "metrics")
     metadata["metrics"] = {"latencyMs": usage.FAKE_LATENCY_MS, **given_metrics}
     end: Document = {
         "usage": _encode_usage(turn, usage.CONVERSE),
-        **{name: metadata[name] for name in _END_METADATA if name in metadata},
+        **selected_fields(metadata, _END_METADATA),
     }
     if not streams:
         document = {**_encode_message(turn), **end, **stop}

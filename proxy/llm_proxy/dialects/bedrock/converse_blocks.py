@@ -20,6 +20,7 @@ from llm_proxy.dialects.lenient_json import (
     join_pieces,
     object_fields,
     select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -265,7 +266,7 @@ def _encode_result_contents(result: ToolResult) -> list[Document]:
 
 def _encode_citation(citation: Citation) -> Document:
     """A citation of a page or a document; it applies to the whole block."""
-    metadata = dict(select_metadata(dict(citation.metadata), _CITATION_METADATA))
+    metadata = selected_fields(citation.metadata, _CITATION_METADATA)
     location = dict(object_fields(metadata.pop("location", None)))
     if citation.url and citation.url != _citation_url(location):
         location = {"web": {"url": citation.url}}

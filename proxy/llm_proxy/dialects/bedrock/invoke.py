@@ -27,6 +27,7 @@ from llm_proxy.dialects.lenient_json import (
     object_fields,
     parse_object,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.framing.eventstream import Frame
@@ -170,7 +171,7 @@ def encode_response(
     model_format: ModelFormat, turn: Turn, context: EncodeContext, *, streams: bool
 ) -> DialectResponse:
     """The response of a prepared turn."""
-    metadata = {name: value for name, value in turn.metadata if name in _SERVICE_METADATA}
+    metadata = selected_fields(turn.metadata, _SERVICE_METADATA)
     headers = errors.common_response_headers(context)
     if not streams:
         document = {**model_format.encode_whole(turn, context), **metadata}

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects.lenient_json import Fields, select_metadata
+from llm_proxy.dialects.lenient_json import Fields, metadata_except
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import UsageFields
 from llm_proxy.exchange import Headers, header_value
@@ -93,7 +93,7 @@ def decode_headers(headers: Headers) -> Usage | None:
 
 def extra_usage_fields(counts: Fields) -> dict[str, Json]:
     """The usage fields that `Usage` does not have."""
-    return dict(select_metadata(counts, (name for name in counts if name not in _KNOWN_NAMES)))
+    return dict(metadata_except(counts, _KNOWN_NAMES))
 
 
 def encode_metrics(usage: Usage | None, fields: Fields) -> Document:

@@ -192,7 +192,7 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
                 block_index = get_integer(citation, "content_index") or 0
                 fragments.add_fragment(Text("", decode_citations(citation, {})), block_index)
             else:
-                non_text_citations.append(dict(select_metadata(citation, citation)))
+                non_text_citations.append(selected_fields(citation, citation))
         response_id = response_id or get_text(document, "id")
         raw = get_text(fields, "finish_reason") or raw
         failure = failure or decode_failure(fields)
@@ -385,8 +385,8 @@ def _ending_fields(turn: Turn) -> Document:
     if not isinstance(metadata.get(_BILLED_UNITS), dict):
         metadata[_BILLED_UNITS] = {"input_tokens": usage.input, "output_tokens": usage.output}
     counts = _USAGE.encode(usage)
-    counts["tokens"] |= dict(select_metadata(metadata, _TOKENS_METADATA))
-    usage_fields = {**dict(select_metadata(metadata, _USAGE_METADATA)), **counts}
+    counts["tokens"] |= selected_fields(metadata, _TOKENS_METADATA)
+    usage_fields = {**selected_fields(metadata, _USAGE_METADATA), **counts}
     return {"finish_reason": turn.finish_raw, "usage": usage_fields}
 
 
@@ -454,7 +454,7 @@ def _encode_source(citation: Citation) -> Document:
 
 def _non_text_citations(turn: Turn) -> list[Document]:
     return [
-        dict(select_metadata(citation, citation))
+        selected_fields(citation, citation)
         for citation in get_objects(dict(turn.metadata), _CITATIONS)
         if isinstance(kind := citation.get("type"), str) and kind not in _TEXT_CITATION_TYPES
     ]

@@ -383,7 +383,7 @@ def _metadata_fields(part: Part) -> Document:
     if isinstance(part, Reasoning):
         return {_SIGNATURE: part.signature} if part.signature else {}
     fields = dict(part.metadata)
-    document: Document = dict(select_metadata(fields, _METADATA))
+    document: Document = selected_fields(fields, _METADATA)
     if not is_signature(document.get(_SIGNATURE)):
         document.pop(_SIGNATURE, None)
     if isinstance(part, Media) and fields.get("thought") is True:

@@ -29,6 +29,7 @@ from llm_proxy.dialects.lenient_json import (
     get_text,
     parse_object,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
@@ -324,8 +325,8 @@ def _encode_chunks(
     steps = list(zip_longest(*chunks_by_candidate))
     first = turns[0]
     metadata = dict(first.metadata)
-    chunk_metadata = dict(select_metadata(metadata, _CHUNK_METADATA))
-    usage_metadata = dict(select_metadata(metadata, _USAGE_METADATA))
+    chunk_metadata = selected_fields(metadata, _CHUNK_METADATA)
+    usage_metadata = selected_fields(metadata, _USAGE_METADATA)
     usage = _USAGE.encode(first.usage)
     is_blocked = (
         len(turns) == 1
@@ -388,7 +389,7 @@ def _encode_candidate_chunks(
         metadata = dict(turn.metadata)
         is_number = _ENUM_NUMBER.fullmatch(turn.finish_raw)
         chunks[-1]["finishReason"] = int(turn.finish_raw) if is_number else turn.finish_raw
-        chunks[-1] |= dict(select_metadata(metadata, _CANDIDATE_METADATA))
+        chunks[-1] |= selected_fields(metadata, _CANDIDATE_METADATA)
         sources = gemini_sources.encode_sources(parts, options.recitation_field)
         if grounding := gemini_sources.grounding_without_sources(metadata.get(GROUNDING)):
             chunks[-1][GROUNDING] = sources.pop(GROUNDING, {}) | grounding

@@ -27,8 +27,9 @@ from llm_proxy.dialects.lenient_json import (
     get_object,
     get_objects,
     get_text,
+    metadata_except,
     object_fields,
-    select_metadata,
+    selected_fields,
     value_as_text,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -56,9 +57,7 @@ _SOURCE_FIELDS: Final = ("uri", "title", "text")
 
 def grounding_without_sources(grounding: Json) -> dict[str, Json]:
     """The fields of a grounding other than its sources, which become citations."""
-    fields = object_fields(grounding)
-    names = (name for name in fields if name not in (_CHUNKS, _SUPPORTS))
-    return dict(select_metadata(fields, names))
+    return dict(metadata_except(object_fields(grounding), (_CHUNKS, _SUPPORTS)))
 
 
 class SourcesDecoder:
@@ -107,19 +106,17 @@ def _byte_span(segment: Fields) -> tuple[int | None, int | None]:
 
 
 def _decode_recitation(source: Fields) -> Citation:
-    names = (name for name in source if name not in _RECITATION_FIELDS)
     return Citation(
         get_text(source, "uri"),
         get_text(source, "title"),
-        metadata=select_metadata(source, names),
+        metadata=metadata_except(source, _RECITATION_FIELDS),
     )
 
 
 def _decode_chunk(chunk: Fields) -> Citation:
     kind = next((name for name in _SOURCE_METADATA if name in chunk), "")
     fields = get_object(chunk, kind)
-    names = (name for name in fields if name not in _SOURCE_FIELDS)
-    metadata = select_metadata(fields, names)
+    metadata = metadata_except(fields, _SOURCE_FIELDS)
     return Citation(
         url=value_as_text(fields.get("uri") or fields.get("sourceUri")),
         title=get_text(fields, "title"),
@@ -227,8 +224,8 @@ def _is_recitation(citation: Citation) -> bool:
 
 
 def _encode_recitation(citation: Citation) -> Document:
-    metadata = select_metadata(dict(citation.metadata), _RECITATION_METADATA)
-    return _source_fields(citation.url, citation.title) | dict(metadata)
+    metadata = selected_fields(citation.metadata, _RECITATION_METADATA)
+    return _source_fields(citation.url, citation.title) | metadata
 
 
 def _encode_chunk(citation: Citation) -> Document:
@@ -237,7 +234,7 @@ def _encode_chunk(citation: Citation) -> Document:
     value = metadata.get("type")
     kind = value if isinstance(value, str) and value in _SOURCE_METADATA else "web"
     names = (name for name in metadata if name in _SOURCE_METADATA[kind])
-    fields = dict(select_metadata(metadata, names))
+    fields = selected_fields(metadata, names)
     url = "" if fields.get("sourceUri") == citation.url else citation.url
     quoted = citation.quoted if kind in _QUOTING_KINDS else ""
     return {kind: _source_fields(url, citation.title, quoted) | fields}

@@ -27,6 +27,7 @@ from llm_proxy.dialects.lenient_json import (
     get_string,
     get_text,
     join_pieces,
+    metadata_except,
     object_fields,
     parse_json,
     select_metadata,
@@ -183,12 +184,11 @@ def _decode_citation(annotation: Fields) -> LocatedCitation:
     title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
     is_page = annotation.get("type") == _URL_CITATION
     kind = () if is_page else select_metadata(annotation, ("type",))
-    names = (name for name in annotation if name not in _CITATION_FIELDS)
     citation = Citation(
         url=value_as_text(annotation.get("url") or annotation.get("document_uri")),
         title=value_as_text(title),
         quoted=get_text(annotation, "source"),
-        metadata=(*kind, *select_metadata(annotation, names)),
+        metadata=(*kind, *metadata_except(annotation, _CITATION_FIELDS)),
     )
     start, end = annotation.get("start_index"), annotation.get("end_index")
     return LocatedCitation(citation, first_integer(start), first_integer(end))
@@ -344,8 +344,8 @@ def _encode_annotation(citation: Citation) -> Document:
     kind = _kind(citation.metadata, _CITATION_SOURCES) or _URL_CITATION
     values = (citation.url, citation.title, citation.quoted)
     source = zip(_CITATION_SOURCES[kind], values, strict=False)
-    metadata = select_metadata(dict(citation.metadata), _CITATION_METADATA[kind])
-    return {"type": kind, **{name: value for name, value in source if value}, **dict(metadata)}
+    metadata = selected_fields(citation.metadata, _CITATION_METADATA[kind])
+    return {"type": kind, **{name: value for name, value in source if value}, **metadata}
 
 
 def _is_compact_json(text: str) -> bool:

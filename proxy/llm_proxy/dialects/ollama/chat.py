@@ -31,6 +31,7 @@ from llm_proxy.dialects.lenient_json import (
     get_string,
     get_text,
     select_metadata,
+    selected_fields,
     str_or_empty,
 )
 from llm_proxy.dialects.response_encoding import Document
@@ -276,10 +277,9 @@ def _encode_lines(turn: Turn, path: str, context: EncodeContext) -> Iterator[Doc
 
 def _envelope(turn: Turn, context: EncodeContext) -> Document:
     """The fields of every line."""
-    metadata = dict(turn.metadata)
     return {
         "model": turn.model,
-        **{name: metadata[name] for name in _REMOTE_FIELDS if name in metadata},
+        **selected_fields(turn.metadata, _REMOTE_FIELDS),
         "created_at": rfc3339_timestamp(context.created_unix_s),
     }
 

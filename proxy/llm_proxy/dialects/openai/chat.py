@@ -17,7 +17,7 @@ from typing import Any
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
+from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object, selected_fields
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
 from llm_proxy.dialects.openai.choices import FINISH, ChoicesDialect, ResponseOptions
@@ -88,7 +88,7 @@ class OpenAIChat(ChoicesDialect):
         encoder = ChatMessageEncoder(
             options.variant, options.context.split_text, options.uses_functions
         )
-        metadata = {name: value for name, value in turn.metadata if name in MESSAGE_METADATA_FIELDS}
+        metadata = selected_fields(turn.metadata, MESSAGE_METADATA_FIELDS)
         if options.stream:
             yield from encoder.encode_deltas(turn)
             yield metadata

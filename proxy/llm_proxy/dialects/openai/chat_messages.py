@@ -25,6 +25,7 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_string,
     get_text,
+    metadata_except,
     object_fields,
     select_metadata,
     selected_fields,
@@ -245,8 +246,7 @@ def _decode_block(block: Fields) -> KeyedFragments:
 def _decode_tool_call(call: Fields) -> ToolCall:
     """A call or its fragment; unknown fields (Gemini's signatures) become metadata."""
     call_id = get_text(call, "id")
-    unknown_fields = (name for name in call if name not in _STANDARD_CALL_FIELDS)
-    metadata = select_metadata(call, unknown_fields)
+    metadata = metadata_except(call, _STANDARD_CALL_FIELDS)
     custom = get_object(call, "custom")
     is_custom = custom.get("name") or custom.get("input")
     # only the first fragment has the type, and some gateways send empty fields of the other type

@@ -30,6 +30,7 @@ from llm_proxy.dialects.lenient_json import (
     object_fields,
     parse_object,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.openai import chat_messages, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageDecoder
@@ -377,7 +378,7 @@ def _envelope(turn: Turn, object_type: str, context: EncodeContext) -> Document:
         "object": object_type,
         "created": context.created_unix_s,
         "model": turn.model,
-        **{name: value for name, value in turn.metadata if name in _RESPONSE_METADATA_FIELDS},
+        **selected_fields(turn.metadata, _RESPONSE_METADATA_FIELDS),
     }
 
 
@@ -385,8 +386,8 @@ def _choice(choice: Document, finished_turn: Turn | None = None) -> Document:
     """A choice, or a piece of one; with `finished_turn`, also its finish and its metadata."""
     choice[_LOGPROBS] = choice["finish_reason"] = None
     if finished_turn is not None:
-        metadata = dict(finished_turn.metadata)
-        choice[_LOGPROBS] = _nonempty_logprobs(metadata.get(_LOGPROBS)) or None
+        metadata = finished_turn.metadata
+        choice[_LOGPROBS] = _nonempty_logprobs(dict(metadata).get(_LOGPROBS)) or None
         choice["finish_reason"] = finished_turn.finish_raw
-        choice |= {name: metadata[name] for name in _CHOICE_METADATA_FIELDS if name in metadata}
+        choice |= selected_fields(metadata, _CHOICE_METADATA_FIELDS)
     return choice

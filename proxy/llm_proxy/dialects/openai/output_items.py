@@ -28,6 +28,7 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_string,
     get_text,
+    metadata_except,
     object_fields,
     parse_json,
     parse_object,
@@ -270,7 +271,7 @@ def _decode_citation(annotation: Fields) -> Citation:
         title=value_as_text(annotation.get("title") or annotation.get("filename")),
         quoted=get_text(annotation, "content"),
         span=None if start is None or end is None or start >= end else (start, end),
-        metadata=_metadata_except(annotation, known),
+        metadata=metadata_except(annotation, known),
     )
 
 
@@ -340,11 +341,7 @@ def _error_beside_result(item: Fields) -> Metadata:
 def _extra_fields(item: Fields, known: Collection[str]) -> Metadata:
     """The fields that are not known, as metadata; without the status `completed`."""
     status = ("status",) if item.get("status") == "completed" else ()
-    return _metadata_except(item, (*known, *status))
-
-
-def _metadata_except(fields: Fields, known: Collection[str]) -> Metadata:
-    return select_metadata(fields, (name for name in fields if name not in known))
+    return metadata_except(item, (*known, *status))
 
 
 def representable_part(part: Part, *, has_audio: bool, reasoning_type: str) -> Part | None:
@@ -547,7 +544,7 @@ def _encode_annotation(citation: Citation) -> Document:
     if fields.get("type") in _FILE_CITATIONS:
         texts = {"filename": citation.title, "url": citation.url, "content": citation.quoted}
         known_texts = {name: text for name, text in texts.items() if text}
-        others = _metadata_except(fields, (*_CITATION_FIELDS, "type", "filename"))
+        others = metadata_except(fields, (*_CITATION_FIELDS, "type", "filename"))
         return {"type": fields["type"], **dict(others), **known_texts, **span}
     return {
         "type": _URL_CITATION,
@@ -647,7 +644,7 @@ def _encode_arguments(item_type: _ItemType, arguments: str) -> Document:
     fields, names = parse_object(arguments.encode()), _INLINE_ARGUMENT_FIELDS
     if item_type.arguments == "object":
         fields, names = {item_type.argument_field: dict(fields)}, (item_type.argument_field,)
-    kept = dict(select_metadata(fields, names))
+    kept = selected_fields(fields, names)
     is_exact = item_type.arguments != "" and len(kept) == len(fields)
     return kept if is_exact else {"arguments": arguments}
 

@@ -40,6 +40,7 @@ from llm_proxy.dialects.lenient_json import (
     get_text,
     parse_object,
     select_metadata,
+    selected_fields,
 )
 from llm_proxy.dialects.openai import (
     family,
@@ -491,12 +492,12 @@ def _response_metadata(turn: Turn, request_body: Fields) -> Document:
         "conversation": {"id": conversation} if is_id else conversation,
         **dict(turn.metadata),
     }
-    return dict(select_metadata(fields, _METADATA))
+    return selected_fields(fields, _METADATA)
 
 
 def _echoed_request_fields(body: Fields) -> Document:
     """The request's fields over their defaults; tools without credentials, as at OpenAI."""
-    echoed = _ECHOED_DEFAULTS | dict(select_metadata(body, _ECHOED_DEFAULTS))
+    echoed = _ECHOED_DEFAULTS | selected_fields(body, _ECHOED_DEFAULTS)
     for name in ("reasoning", "text"):  # objects, of which a request may have some fields
         if isinstance(echoed[name], dict):
             echoed[name] = _ECHOED_DEFAULTS[name] | echoed[name]
