@@ -60,18 +60,22 @@ class FinishReasons:
     stop_means_tool_calls: bool = False
     """Whether the finish reason for `STOP` means `TOOL_CALLS` in a turn with calls."""
     unfinished: tuple[str, ...] = ("",)
-    """Values of its field in responses that have not finished; never sent as a finish reason."""
+    """Values of its field in responses that have not finished."""
 
-    def decode(self, raw: str, *, awaits_client: bool) -> FinishReason:
-        """The meaning of a finish reason; `awaits_client` is whether the turn has calls to run."""
+    def decode(self, raw: str, *, awaits_client: bool = False) -> FinishReason | None:
+        """The meaning of a finish reason; None where the response has not finished.
+
+        `awaits_client` is whether the turn has calls to run.
+        """
+        if raw in self.unfinished:
+            return None
         finish = self.by_raw.get(raw, FinishReason.OTHER)
         is_call_stop = finish is FinishReason.STOP and self.stop_means_tool_calls and awaits_client
         return FinishReason.TOOL_CALLS if is_call_stop else finish
 
     def encode(self, finish: FinishReason, given_raw: str, *, awaits_client: bool) -> str:
         """The finish reason to send: `given_raw` if that means `finish`, else the nearest."""
-        is_sendable = given_raw not in self.unfinished
-        if is_sendable and self.decode(given_raw, awaits_client=awaits_client) is finish:
+        if self.decode(given_raw, awaits_client=awaits_client) is finish:
             return given_raw
         while finish not in self.sent:
             finish = _FINISH_FALLBACKS[finish]

@@ -386,7 +386,7 @@ class _MessageDecoder:
         metadata[_OTHER_BLOCKS] = other_blocks
         return Turn(
             tuple(parts),
-            finish=_FINISH.decode(raw, awaits_client=False) if raw else None,
+            finish=_FINISH.decode(raw),
             finish_raw=raw,
             usage=_USAGE.decode(self._usage) or (Usage() if self._usage else None),
             failure=self._failure,

@@ -161,7 +161,7 @@ class ConverseDecoder:
         router = get_object(get_object(fields, "trace"), "promptRouter")
         return Turn(
             self._fragments.joined_parts(),
-            finish=_FINISH.decode(raw, awaits_client=False) if raw else None,
+            finish=_FINISH.decode(raw),
             finish_raw=raw,
             usage=usage.decode(usage.CONVERSE, counts),
             model=get_text(router, "invokedModelId"),

@@ -184,7 +184,7 @@ def decode_turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
         turns.append(
             Turn(
                 parts,
-                finish=_FINISH.decode(raw, awaits_client=awaits_client) if raw else None,
+                finish=_FINISH.decode(raw, awaits_client=awaits_client),
                 finish_raw=raw,
                 usage=usage,
                 failure=failure,

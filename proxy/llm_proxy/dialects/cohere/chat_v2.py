@@ -203,7 +203,7 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
     metadata[_CITATIONS] = non_text_citations
     return Turn(
         fragments.joined_parts(),
-        finish=_FINISH.decode(raw, awaits_client=False) if raw else None,
+        finish=_FINISH.decode(raw),
         finish_raw=raw,
         usage=usage,
         failure=failure,

@@ -299,11 +299,11 @@ def _decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
         return ()
     for whole_error in get_objects(interaction, "errors"):
         failure = failure or shared_format.decode_failure(dict(whole_error))
-    is_finished = status not in _FINISH.unfinished
+    finish = _FINISH.decode(status)
     turn = Turn(
         tuple(part for _, decoder in sorted(steps.items()) for part in decoder.parts()),
-        finish=_FINISH.decode(status, awaits_client=False) if is_finished else None,
-        finish_raw=status if is_finished else "",
+        finish=finish,
+        finish_raw=status if finish else "",
         usage=_USAGE.decode(get_object(interaction, "usage")),
         failure=failure,
         id=get_text(interaction, "id"),

@@ -198,7 +198,7 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
         parts,
         finish=None
         if raw is None
-        else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)),
+        else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)) or FinishReason.OTHER,
         finish_raw=raw or "",
         usage=_USAGE.decode(done_line),
         failure=failure,

@@ -211,9 +211,7 @@ class ChoicesDialect(family.OpenAIDialect):
         return tuple(
             Turn(
                 choice.message.decoded_parts(),
-                finish=FINISH.decode(choice.finish_raw, awaits_client=False)
-                if choice.finish_raw
-                else None,
+                finish=FINISH.decode(choice.finish_raw),
                 finish_raw=choice.finish_raw,
                 usage=usage,
                 failure=choice.failure or failure,

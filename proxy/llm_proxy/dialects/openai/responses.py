@@ -259,7 +259,7 @@ class OpenAIResponses(family.OpenAIDialect):
         awaits_client = output_items.awaits_tool_results(output)
         turn = Turn(
             parts,
-            finish=_FINISH.decode(raw, awaits_client=awaits_client) if status else None,
+            finish=_FINISH.decode(raw, awaits_client=awaits_client),
             finish_raw=raw,
             usage=_USAGE.decode(get_object(document, "usage")),
             failure=failure,
