@@ -49,6 +49,12 @@ def completeness(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=True, reason="JSON body")
 
 
+def incomplete(response: DialectResponse, reason: str) -> Completeness:
+    """A stream that is incomplete: empty, or for this reason."""
+    is_empty = not joined_body(response).strip()
+    return Completeness(is_complete=False, reason="empty stream" if is_empty else reason)
+
+
 def completeness_by_framing(response: DialectResponse) -> Completeness:
     """Complete by HTTP framing, which proves nothing for a body delimited by close."""
     if response.head.framing == "close":

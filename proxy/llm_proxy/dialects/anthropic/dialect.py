@@ -159,10 +159,7 @@ class Anthropic(Dialect):
                 return Completeness(is_complete=False, reason="no stop_reason")
             if kind in messages.MESSAGE_KINDS:
                 return Completeness(is_complete=False, reason=f"no message_stop after {kind}")
-        is_empty = not json_api.joined_body(response).strip()
-        return Completeness(
-            is_complete=False, reason="empty stream" if is_empty else "no message_stop"
-        )
+        return json_api.incomplete(response, "no message_stop")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn; none for responses without a message (token counts, models).

@@ -153,10 +153,7 @@ class Cohere(Dialect):
                 return event_completeness
         if done:
             return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
-        is_empty = not json_api.joined_body(response).strip()
-        return Completeness(
-            is_complete=False, reason="empty stream" if is_empty else "no last event"
-        )
+        return json_api.incomplete(response, "no last event")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per generation of a completion; none for auxiliary responses."""

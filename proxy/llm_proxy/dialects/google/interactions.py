@@ -151,9 +151,7 @@ class GeminiInteractions(GoogleDialect):
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
                 return json_api.completed_by_error(shared_format.decode_failure(error))
-        empty = not json_api.joined_body(response).strip()
-        reason = "empty stream" if empty else "no [DONE], interaction not completed"
-        return Completeness(is_complete=False, reason=reason)
+        return json_api.incomplete(response, "no [DONE], interaction not completed")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the response holds no interaction."""

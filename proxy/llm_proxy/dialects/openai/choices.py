@@ -178,9 +178,8 @@ class ChoicesDialect(family.OpenAIDialect):
         elif finished:
             return Completeness(is_complete=True, reason="every choice finished")
         else:
-            has_content = json_api.joined_body(response).strip()
-            reason = "no [DONE], no choice" if has_content else "empty stream"
-        return Completeness(is_complete=False, reason=reason)
+            reason = "no [DONE], no choice"
+        return json_api.incomplete(response, reason)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice, by index, each with usage and errors of the whole response.

@@ -216,10 +216,9 @@ class OpenAIResponses(family.OpenAIDialect):
             if kind in _FINAL_EVENTS:
                 return Completeness(is_complete=True, reason=kind)
             last_type = last_type or kind
-        reason = "no event" if json_api.joined_body(response).strip() else "empty stream"
-        if last_type:
-            reason = f"no response.completed after {' '.join(last_type.split())[:_MAX_TYPE_CHARS]}"
-        return Completeness(is_complete=False, reason=reason)
+        last_type = " ".join(last_type.split())[:_MAX_TYPE_CHARS]
+        reason = f"no response.completed after {last_type}" if last_type else "no event"
+        return json_api.incomplete(response, reason)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the body holds no response."""
