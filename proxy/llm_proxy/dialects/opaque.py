@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import orjson
 
 from llm_proxy import framing
@@ -52,6 +50,6 @@ class Opaque(RecordOnlyDialect):
         retry_after: float | None = None,
     ) -> DialectResponse:
         """In the format of our own errors."""
-        headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
+        headers = response_encoding.retry_headers(retry_after)
         body = self.error_body(status, failure.type or failure.code, failure.message)
         return response_encoding.json_response(body, headers, status)

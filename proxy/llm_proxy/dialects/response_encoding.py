@@ -66,6 +66,16 @@ def json_response(
     )
 
 
+def retry_headers(
+    delay_s: float | None, seconds_name: str = "retry-after", ms_name: str = ""
+) -> Headers:
+    """The delay in s, rounded up, and in ms where that has a header; none without a delay."""
+    if delay_s is None:
+        return ()
+    ms_header = ((ms_name, f"{delay_s * 1000:.0f}"),) if ms_name else ()
+    return ((seconds_name, str(ceil(delay_s))), *ms_header)
+
+
 def with_retry_headers(response: DialectResponse, delay_ms: float | None) -> DialectResponse:
     """The response with its retry headers replaced by this delay; without any if it is None."""
     headers = [

@@ -254,7 +254,7 @@ class Anthropic(Dialect):
         retry_after: float | None = None,
     ) -> DialectResponse:
         """An error in the format from which the SDKs read type and message."""
-        headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
+        headers = response_encoding.retry_headers(retry_after)
         request_id = _request_id(Turn(()), context)
         return self._error_response(status, failure, context, request_id, headers)
 

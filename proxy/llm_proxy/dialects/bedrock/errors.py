@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import ceil
 from typing import Final
 
 from llm_proxy.dialects import json_api, response_encoding
@@ -72,11 +71,12 @@ def error_response(
     """
     error_type = failure.type if _TYPE_PATTERN.fullmatch(failure.type) else ""
     error = _ERRORS.with_defaults(Failure(failure.message, error_type), status)
-    headers = [*common_response_headers(context), (_ERROR_TYPE_HEADER, error.type)]
-    if retry_after is not None:
-        headers.append(("retry-after", str(ceil(retry_after))))
-        headers.append(("x-amz-retry-after", f"{retry_after * 1000:.0f}"))
-    return response_encoding.json_response({"message": error.message}, tuple(headers), status)
+    headers = (
+        *common_response_headers(context),
+        (_ERROR_TYPE_HEADER, error.type),
+        *response_encoding.retry_headers(retry_after, ms_name="x-amz-retry-after"),
+    )
+    return response_encoding.json_response({"message": error.message}, headers, status)
 
 
 def error_response_of_failure(failure: Failure, context: EncodeContext) -> DialectResponse:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import ceil
 from typing import Final
 
 import orjson
@@ -225,13 +224,8 @@ class Cohere(Dialect):
         body: Document = {"id": context.fake_uuid("error"), "message": error.message}
         if error.type:
             body = {"error_type": error.type, **body}
-        headers: Headers = ()
-        if retry_after is not None:
-            headers = (
-                ("Retry-After", str(ceil(retry_after))),
-                ("Retry-After-Ms", f"{retry_after * 1000:.0f}"),
-            )
-        return self._json_response(body, context, headers, status)
+        delay = response_encoding.retry_headers(retry_after, "Retry-After", "Retry-After-Ms")
+        return self._json_response(body, context, delay, status)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The account's limit of requests."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import ceil
 from typing import Final
 
 import orjson
@@ -361,7 +360,7 @@ def error_response(
     status: int, failure: Failure, retry_after_s: float | None = None
 ) -> DialectResponse:
     """An HTTP error.  Ollama sends no headers for limits or request ids."""
-    headers = () if retry_after_s is None else (("Retry-After", str(ceil(retry_after_s))),)
+    headers = response_encoding.retry_headers(retry_after_s, "Retry-After")
     error = ERRORS.with_defaults(Failure(failure.message or failure.type), status)
     return response_encoding.json_response(error_document(error.message), headers, status)
 

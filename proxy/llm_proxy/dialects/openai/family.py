@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Final, Literal
 from urllib.parse import unquote
 
@@ -184,13 +183,8 @@ class OpenAIDialect(Dialect):
         variant = provider_variant(context.provider)
         document = error_fields(with_status_defaults(status, failure, variant), variant)
         value = {"object": "error", **document} if variant.has_flat_errors else {"error": document}
-        if retry_after is None:
-            return self.json_response(value, context, status)
-        delays = (
-            ("retry-after", str(ceil(retry_after))),
-            ("retry-after-ms", f"{retry_after * 1000:.0f}"),
-        )
-        return self.json_response(value, context, status, delays)
+        delay = response_encoding.retry_headers(retry_after, ms_name="retry-after-ms")
+        return self.json_response(value, context, status, delay)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The `x-ratelimit-*` headers of requests and tokens."""
