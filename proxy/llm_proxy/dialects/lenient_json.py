@@ -127,6 +127,12 @@ def get_integer(fields: Fields, name: str) -> int | None:
     return None if value is None else first_integer(value)
 
 
+def get_span(fields: Fields, start_name: str, end_name: str) -> tuple[int, int] | None:
+    """A start and an end after it, from two fields; None for any other values."""
+    start, end = get_integer(fields, start_name), get_integer(fields, end_name)
+    return None if start is None or end is None or start >= end else (start, end)
+
+
 def join_pieces(pieces: Iterable[str]) -> str:
     """Joins the pieces into one string without lone surrogates.
 

@@ -31,6 +31,7 @@ from llm_proxy.dialects.lenient_json import (
     get_items,
     get_object,
     get_objects,
+    get_span,
     get_string,
     get_text,
     select_metadata,
@@ -275,8 +276,7 @@ def decode_citations(fields: Fields, sources_by_id: Mapping[str, Citation]) -> t
     for document_id in map(value_as_text, get_items(fields, "document_ids")):
         known = sources_by_id.get(document_id, Citation())
         sources.append(replace(known, metadata=(("source", document_id),)))
-    start, end = get_integer(fields, "start"), get_integer(fields, "end")
-    span = None if start is None or end is None or start >= end else (start, end)
+    span = get_span(fields, "start", "end")
     metadata = select_metadata(fields, _CITATION_METADATA)
     return tuple(
         replace(source, span=span, metadata=(*metadata, *source.metadata))

@@ -23,6 +23,7 @@ from llm_proxy.dialects.lenient_json import (
     get_integer,
     get_object,
     get_objects,
+    get_span,
     get_string,
     get_text,
     metadata_except,
@@ -277,12 +278,11 @@ def _decode_citation(annotation: Fields) -> Citation:
     if annotation.get("type") != "url_citation":
         return Citation(metadata=select_metadata(annotation, annotation))
     page = get_object(annotation, "url_citation")
-    start, end = get_integer(page, "start_index"), get_integer(page, "end_index")
     return Citation(
         url=get_text(page, "url"),
         title=get_text(page, "title"),
         quoted=get_text(page, "content"),
-        span=None if start is None or end is None or start >= end else (start, end),
+        span=get_span(page, "start_index", "end_index"),
     )
 
 

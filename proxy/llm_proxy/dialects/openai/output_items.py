@@ -24,8 +24,8 @@ from llm_proxy.dialects.lenient_json import (
     Fields,
     array_objects,
     compact_json,
-    get_integer,
     get_objects,
+    get_span,
     get_string,
     get_text,
     metadata_except,
@@ -262,15 +262,13 @@ def _decode_message(item: Fields) -> Iterator[Part]:
 
 def _decode_citation(annotation: Fields) -> Citation:
     """A cited page or file; the position in a file goes into the metadata."""
-    start = get_integer(annotation, "start_index")
-    end = get_integer(annotation, "end_index")
     is_page = annotation.get("type") == _URL_CITATION
     known = (*_CITATION_FIELDS, "type" if is_page else "filename")
     return Citation(
         url=get_text(annotation, "url"),
         title=value_as_text(annotation.get("title") or annotation.get("filename")),
         quoted=get_text(annotation, "content"),
-        span=None if start is None or end is None or start >= end else (start, end),
+        span=get_span(annotation, "start_index", "end_index"),
         metadata=metadata_except(annotation, known),
     )
 
