@@ -57,6 +57,11 @@ def array_objects(value: Json) -> list[Fields]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def one_or_more_objects(value: Json) -> list[Fields]:
+    """The objects in an array, or an object as the only one."""
+    return array_objects(value if isinstance(value, list) else [value])
+
+
 def array_items(value: Json) -> list[Json]:
     """The items of an array; none for another value."""
     return value if isinstance(value, list) else []

@@ -34,6 +34,7 @@ from llm_proxy.dialects.lenient_json import (
     get_span,
     get_string,
     get_text,
+    one_or_more_objects,
     select_metadata,
     selected_fields,
     value_as_text,
@@ -188,7 +189,7 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
         message = get_object(fields, "message")
         for key, fragment in _decode_fragments(message, get_integer(document, "index") or 0):
             fragments.add_fragment(fragment, key)
-        for citation in _as_object_list(message.get(_CITATIONS)):
+        for citation in one_or_more_objects(message.get(_CITATIONS)):
             if get_text(citation, "type") in _TEXT_CITATION_TYPES:
                 block_index = get_integer(citation, "content_index") or 0
                 fragments.add_fragment(Text("", decode_citations(citation, {})), block_index)
@@ -219,20 +220,15 @@ def _decode_fragments(message: Fields, first_index: int) -> Iterator[tuple[Hasha
         yield "tool_plan", Reasoning(plan, metadata=_TOOL_PLAN_METADATA)
     if content := get_string(message, "content"):
         yield first_index, Text(content)
-    for index, block in enumerate(_as_object_list(message.get("content")), first_index):
+    for index, block in enumerate(one_or_more_objects(message.get("content")), first_index):
         if thought := get_string(block, "thinking"):
             yield index, Reasoning(thought)
         if text := get_string(block, "text"):
             yield index, Text(text)
-    for index, call in enumerate(_as_object_list(message.get("tool_calls")), first_index):
+    for index, call in enumerate(one_or_more_objects(message.get("tool_calls")), first_index):
         function = get_object(call, "function")
         arguments = get_string(function, "arguments") or get_text(function, "arguments")
         yield index, ToolCall(get_text(call, "id"), get_text(function, "name"), arguments)
-
-
-def _as_object_list(value: Json) -> list[Fields]:
-    """The objects in a document's array, or an event's object as the only one."""
-    return [value] if isinstance(value, dict) else array_objects(value)
 
 
 def decode_usage(fields: Fields) -> tuple[Usage | None, Metadata]:

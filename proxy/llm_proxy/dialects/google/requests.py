@@ -18,11 +18,11 @@ from llm_proxy.dialects.google import gemini_parts
 from llm_proxy.dialects.google.interaction_steps import MEDIA_KINDS, StepDecoder
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
     get_object,
     get_objects,
     get_string,
     object_fields,
+    one_or_more_objects,
     value_as_text,
 )
 from llm_proxy.turns import Json, Part, Text, ToolResult
@@ -113,19 +113,14 @@ def decode_gemini_request(fields: Fields) -> Conversation:
 
 
 def _decode_contents(body: Fields) -> Iterator[RequestMessage]:
-    for content in _one_or_more(body.get("contents")):
+    for content in one_or_more_objects(body.get("contents")):
         role = request_decoding.decode_role(content.get("role") or "user")
         if role is not None:
             yield request_decoding.request_message(role, _decode_parts(content))
 
 
-def _one_or_more(value: Json) -> list[Fields]:
-    """The objects of an array, or an object as the only one."""
-    return array_objects(value if isinstance(value, list) else [value])
-
-
 def _decode_parts(content: Fields) -> Iterator[Part]:
-    for given in _one_or_more(content.get("parts")):
+    for given in one_or_more_objects(content.get("parts")):
         part = _camel_case_fields(given)
         kind = next((name for name in gemini_parts.PART_KINDS if name in part), "")
         inner = _camel_case_fields(part.get(kind))
@@ -188,7 +183,9 @@ def decode_interaction_request(body: Fields) -> Conversation:
 
 def _decode_steps(value: Json) -> Iterator[RequestMessage]:
     """The input as turns or steps; contents alone become one step of the user."""
-    items = _one_or_more({"type": "text", "text": value} if isinstance(value, str) else value)
+    items = one_or_more_objects(
+        {"type": "text", "text": value} if isinstance(value, str) else value
+    )
     if items and all(item.get("type") in _CONTENT_TYPES for item in items):
         items = [{"type": _INPUT_STEP, "content": [dict(item) for item in items]}]
     for item in items:
@@ -231,7 +228,7 @@ def _interaction_response_schema(body: Fields) -> Json:
 
     `{}` for any JSON, None for text.
     """
-    for response_format in _one_or_more(body.get("response_format")):
+    for response_format in one_or_more_objects(body.get("response_format")):
         if response_format.get("type") == "text":
             is_json = response_format.get("mime_type") == _JSON_MIME_TYPE
             schema = _decode_schema(response_format.get("schema"))

@@ -18,9 +18,9 @@ from llm_proxy.dialects.base import Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
     get_text,
     object_fields,
+    one_or_more_objects,
     parse_json,
     parse_object,
 )
@@ -155,10 +155,9 @@ def rejoin_split_stream_messages(response: DialectResponse) -> Sequence[bytes]:
 def parse_json_objects(body: bytes) -> list[Fields]:
     """The object of a body, or the objects of its array; none where it is not JSON."""
     try:
-        value = parse_json(body)
+        return one_or_more_objects(parse_json(body))
     except ValueError:
         return []
-    return array_objects(value if isinstance(value, list) else [value])
 
 
 def decode_event(message: bytes) -> Fields:
