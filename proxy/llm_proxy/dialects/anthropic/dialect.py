@@ -26,7 +26,7 @@ from llm_proxy.dialects.anthropic import messages
 from llm_proxy.dialects.anthropic.messages import REQUEST_ID
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext
-from llm_proxy.dialects.lenient_json import Fields, get_text, parse_object, select_metadata
+from llm_proxy.dialects.lenient_json import Fields, parse_object, select_metadata
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
@@ -123,15 +123,14 @@ class Anthropic(Dialect):
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the one in the path (Vertex AI, the models endpoint)."""
-        if model := get_text(parse_object(request.body), "model"):
+        if model := super().model(request):
             return model
         path_match = _MODEL_IN_PATH.search(request.path)
         return unquote(path_match[1]) if path_match else ""
 
     def streams(self, request: Request) -> bool:
         """Whether the body has `"stream": true`, or the path is Vertex AI's for streams."""
-        has_stream_flag = parse_object(request.body).get("stream") is True
-        return has_stream_flag or request.path.endswith(_VERTEX_STREAM_SUFFIX)
+        return super().streams(request) or request.path.endswith(_VERTEX_STREAM_SUFFIX)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """Decodes a Messages request, or on the legacy path a prompt; None for token counts."""

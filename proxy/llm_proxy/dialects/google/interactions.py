@@ -131,7 +131,7 @@ class GeminiInteractions(GoogleDialect):
         """By the body's `stream`; for a GET, which resumes an interaction, by the query's."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
-        return parse_object(request.body).get("stream") is True
+        return super().streams(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation of a new interaction; None for other requests."""
