@@ -143,7 +143,7 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
         raise UsageError("--model must be printable")
     cassette = load_named_cassette(library, name)
     response, losses = _transcode(cassette, dialect, values)
-    data = b"".join(response.framed_messages)
+    data = response.body
     if values["head"]:
         lines = (*head_lines(response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data

@@ -40,6 +40,11 @@ class DialectResponse:
     """The name of the codec that split the body: a name of `llm_proxy.framing.CODECS`."""
     framed_messages: Sequence[bytes]
 
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self.framed_messages)
+
 
 @dataclass(frozen=True, slots=True)
 class ConvertedResponseTurns:

@@ -30,16 +30,11 @@ def succeeded(head: ResponseHead) -> bool:
     return HTTPStatus(200) <= head.status < HTTPStatus(300)
 
 
-def joined_body(response: DialectResponse) -> bytes:
-    """The whole body."""
-    return b"".join(response.framed_messages)
-
-
 def completeness(response: DialectResponse) -> Completeness:
     """An HTTP error is complete with any body (gateways send HTML); a document if it parses."""
     if not succeeded(response.head):
         return Completeness(is_complete=True, reason=f"HTTP {response.head.status}")
-    body = joined_body(response)
+    body = response.body
     if not body.strip():
         return Completeness(is_complete=False, reason="empty body")
     try:
@@ -51,7 +46,7 @@ def completeness(response: DialectResponse) -> Completeness:
 
 def incomplete(response: DialectResponse, reason: str) -> Completeness:
     """A stream that is incomplete: empty, or for this reason."""
-    is_empty = not joined_body(response).strip()
+    is_empty = not response.body.strip()
     return Completeness(is_complete=False, reason="empty stream" if is_empty else reason)
 
 
@@ -84,7 +79,7 @@ def decode_failure(error: Json) -> Failure:
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """Decodes an HTTP error body in any of the formats of providers and gateways."""
-    fields: Fields = parse_object(joined_body(response))
+    fields: Fields = parse_object(response.body)
     error = fields.get("error")
     if isinstance(error, dict) and error:
         return decode_failure(error)

@@ -339,7 +339,7 @@ def _error_response(
 
 def _with_error_fields(response: DialectResponse, fields: Mapping[str, Json]) -> DialectResponse:
     """Add fields to the `error` object of a response, or to the document if it has none."""
-    document = response_encoding.Document(parse_object(b"".join(response.framed_messages)))
+    document = response_encoding.Document(parse_object(response.body))
     error = document.get("error")
     (error if isinstance(error, dict) else document).update(fields)
     body = response_encoding.single_line_json(document)

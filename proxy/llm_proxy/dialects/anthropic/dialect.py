@@ -166,7 +166,7 @@ class Anthropic(Dialect):
         The turn of an HTTP error has the request id that Anthropic's support needs.
         """
         if not json_api.succeeded(response.head):
-            fields = parse_object(json_api.joined_body(response))
+            fields = parse_object(response.body)
             failure = json_api.decode_http_error(response)
             code = failure.code or messages.decode_failure(fields).code
             metadata = select_metadata(fields, (REQUEST_ID,))
@@ -176,7 +176,7 @@ class Anthropic(Dialect):
             for message in response.framed_messages:
                 decoder.feed(_parse_event_payload(message))
         else:
-            decoder.feed(parse_object(json_api.joined_body(response)))
+            decoder.feed(parse_object(response.body))
         return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:

@@ -111,10 +111,7 @@ class Bedrock(Dialect):
                 return json_api.completed_by_error(failure)
         if decoder.ending_reason:
             return Completeness(is_complete=True, reason=decoder.ending_reason)
-        is_empty = not json_api.joined_body(response)
-        return Completeness(
-            is_complete=False, reason="empty stream" if is_empty else "no event ends it"
-        )
+        return json_api.incomplete(response, "no event ends it")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per choice of the model's own format."""
@@ -125,7 +122,7 @@ class Bedrock(Dialect):
             for frame in filter(None, frames.decode_frames(response)):
                 decoder.feed_frame(frame)
             return decoder.turns()
-        decoder.feed_model_payload(parse_object(json_api.joined_body(response)), streamed=False)
+        decoder.feed_model_payload(parse_object(response.body), streamed=False)
         header_usage = usage.decode_headers(response.head.headers)
         return tuple(replace(turn, usage=turn.usage or header_usage) for turn in decoder.turns())
 

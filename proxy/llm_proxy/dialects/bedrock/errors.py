@@ -88,7 +88,7 @@ def error_response_of_failure(failure: Failure, context: EncodeContext) -> Diale
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """An HTTP error; its type is in a header, `ValidationException:http://...`, or in the body."""
-    fields = parse_object(json_api.joined_body(response))
+    fields = parse_object(response.body)
     failure = json_api.decode_http_error(response)
     header = header_value(response.head.headers, _ERROR_TYPE_HEADER)
     error_type = header or get_text(fields, "__type")

@@ -157,13 +157,13 @@ class Cohere(Dialect):
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per generation of a completion; none for auxiliary responses."""
         if not json_api.succeeded(response.head):
-            fields = parse_object(json_api.joined_body(response))
+            fields = parse_object(response.body)
             failure = chat_v2.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
         if response.codec_name in _STREAM_CODECS:
             documents = [*map(_decode_event, response.framed_messages)]
         else:
-            documents = [parse_object(json_api.joined_body(response))]
+            documents = [parse_object(response.body)]
         if any(not _V1_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
             return chat_v1.decode_turns(documents)
         if any(not _V2_RESPONSE_FIELDS.isdisjoint(document) for document in documents):

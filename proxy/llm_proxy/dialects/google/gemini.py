@@ -132,7 +132,7 @@ class Gemini(GoogleDialect):
         is_stream = response.codec_name in gemini_responses.STREAM_CODECS
         if not is_stream or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        if not json_api.joined_body(response).strip():
+        if not response.body.strip():
             return Completeness(is_complete=False, reason="empty stream")
         finished_by_index: dict[int, bool] = {}
         block_reason = ""

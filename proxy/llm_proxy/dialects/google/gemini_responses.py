@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final, Literal
 
-from llm_proxy.dialects import json_api, response_encoding
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.google import gemini_parts, gemini_sources, shared_format
@@ -154,9 +154,7 @@ def wire_format(options: ResponseOptions) -> WireFormat:
 def parse_chunks(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a response, each without Code Assist's wrapper."""
     if response.codec_name not in STREAM_CODECS:
-        documents: Iterable[Fields] = shared_format.parse_json_objects(
-            json_api.joined_body(response)
-        )
+        documents: Iterable[Fields] = shared_format.parse_json_objects(response.body)
     else:
         messages = shared_format.rejoin_split_stream_messages(response)
         documents = (_parse_stream_message(response.codec_name, message) for message in messages)

@@ -254,7 +254,7 @@ def _parse_events(response: DialectResponse) -> Iterator[Fields]:
         messages = shared_format.rejoin_split_stream_messages(response)
         yield from map(shared_format.decode_event, messages)
         return
-    for document in shared_format.parse_json_objects(json_api.joined_body(response)):
+    for document in shared_format.parse_json_objects(response.body):
         yield {"event_type": _COMPLETED_EVENT_TYPES[0], "interaction": dict(document)}
 
 

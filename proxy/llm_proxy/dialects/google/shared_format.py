@@ -133,9 +133,7 @@ def decode_failure(error: Json) -> Failure:
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """The failure of an HTTP error; for a streaming request it may be in an array."""
-    errors = (
-        document.get("error") for document in parse_json_objects(json_api.joined_body(response))
-    )
+    errors = (document.get("error") for document in parse_json_objects(response.body))
     error = next((value for value in errors if value and value is not True), None)
     return decode_failure(error) if error else json_api.decode_http_error(response)
 
@@ -147,7 +145,7 @@ def rejoin_split_stream_messages(response: DialectResponse) -> Sequence[bytes]:
     """
     if all(len(message) < MAX_MESSAGE_BYTES for message in response.framed_messages):
         return response.framed_messages
-    body = json_api.joined_body(response)
+    body = response.body
     codec = CODECS[response.codec_name](len(body) + 1)
     return [*codec.feed(body), *codec.close()]
 

@@ -88,11 +88,7 @@ class Ollama(Dialect):
         """One turn; none for embeddings, model information, and what is not Ollama's."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        messages = (
-            response.framed_messages
-            if response.codec_name == "ndjson"
-            else [json_api.joined_body(response)]
-        )
+        messages = response.framed_messages if response.codec_name == "ndjson" else [response.body]
         lines = [
             line for line in map(parse_object, messages) if not _RESPONSE_FIELDS.isdisjoint(line)
         ]
@@ -155,7 +151,7 @@ def _is_empty_by_headers(head: ResponseHead) -> bool:
 
 
 def _incomplete_reason(response: DialectResponse) -> str:
-    if not json_api.joined_body(response).strip():
+    if not response.body.strip():
         return "empty body"
     status = get_text(parse_object(response.framed_messages[-1]), "status")
     return f"no success after status: {status}" if status else "no line with done: true"

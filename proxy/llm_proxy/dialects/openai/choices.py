@@ -343,7 +343,7 @@ def _documents(response: DialectResponse) -> Iterator[Fields]:
     if response.codec_name == "sse":
         yield from map(family.decode_event, response.framed_messages)
     else:
-        body = parse_object(json_api.joined_body(response))
+        body = parse_object(response.body)
         yield family.wrap_error_object(body)
 
 

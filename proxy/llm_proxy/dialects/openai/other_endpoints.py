@@ -174,7 +174,7 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
                 return Completeness(is_complete=True, reason=kind)
             if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
                 return Completeness(is_complete=False, reason=f"no end after {kind}")
-        if not json_api.joined_body(response).strip():
+        if not response.body.strip():
             return Completeness(is_complete=False, reason="empty stream")
         return Completeness(is_complete=True, reason="no event that could tell", is_proven=False)
 
@@ -251,7 +251,7 @@ def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
         transcript: Fields = {"text": join_pieces(pieces), "segments": segments, **final_event}
         is_finished = bool(final_event)
     else:
-        body = json_api.joined_body(response)
+        body = response.body
         media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
         is_plain = media_type.strip().lower() in _TEXT_MEDIA_TYPES
         transcript = {"text": body.decode("utf-8", "replace")} if is_plain else parse_object(body)

@@ -229,7 +229,7 @@ class OpenAIResponses(family.OpenAIDialect):
         status = ""
         failure: Failure | None = None
         if response.codec_name != "sse":
-            body = family.wrap_error_object(parse_object(json_api.joined_body(response)))
+            body = family.wrap_error_object(parse_object(response.body))
             failure = json_api.decode_failure(body["error"]) if body.get("error") else None
             is_response = body.get("object") == "response" and not body.get("deleted")
             document = body if is_response or "output" in body else {}
