@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.pacing import RecordedPace
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
@@ -18,24 +17,7 @@ from llm_proxy.shell.running.settings import Settings
 def settings(folder: Path, **changes: Any) -> Settings:
     """Settings for a server on a free port, with all its files below `folder`."""
     defaults = Settings(
-        cassettes=folder / "cassettes",
-        host="127.0.0.1",
-        port=0,
-        port_file=None,
-        upstreams={},
-        upstream_proxy=None,
-        idle_timeout=30.0,
-        finish_on_disconnect=False,
-        max_body=64 * 1024 * 1024,
-        pace=RecordedPace(),
-        after_last="repeat",
-        on_miss="record",
-        allow_partial=False,
-        strict=False,
-        allow_hosts=frozenset(),
-        allow_origins=frozenset(),
-        spool=folder / "spool",
-        log_format="text",
+        cassettes=folder / "cassettes", spool=folder / "spool", port=0, idle_timeout=30.0
     )
     return dataclasses.replace(defaults, **changes)
 

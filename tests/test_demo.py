@@ -9,7 +9,6 @@ import signal
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,27 +16,25 @@ from click.testing import CliRunner, Result
 from cli_process import RunningCommand, run_command, running_command
 from llm_proxy import framing
 from llm_proxy.cassette_views import cassette_outcome
-from llm_proxy.cli import demo as report
-from llm_proxy.cli.demo import demo
+from llm_proxy.cli import demo as demo_module
+from llm_proxy.cli.demo import DemoResult, demo, run_demo
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
-from llm_proxy.shell import demo as stage
-from llm_proxy.shell.demo import DemoResult, ReceivedResponse, run_demo
 from llm_proxy.shell.library.library import Library
-from stub_upstream import fixed_length, upstream
+from stub_upstream import Connection, Script, fixed_length, upstream
 
-SUMMARY_ROW = re.compile(
-    r"^(recorded|replayed) +([\d.]+) ms +([\d.]+) ms +([\d.]+) ms +(.*)$", re.MULTILINE
+FIGURES_ROW = re.compile(
+    r"^(recorded|replayed) +(44 reads) from [\d.]+ to [\d.]+ ms, (.*)$", re.MULTILINE
 )
 
 
 @pytest.fixture
 def fast_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses of the demo provider."""
-    script = stage.load_script()
+    script = demo_module.load_script()
     reads = tuple(dataclasses.replace(read, at_ms=read.at_ms / 40) for read in script.reads)
     fast_script = dataclasses.replace(script, reads=reads)
-    monkeypatch.setattr(stage, "load_script", lambda: fast_script)
+    monkeypatch.setattr(demo_module, "load_script", lambda: fast_script)
 
 
 def paths_below(folder: Path) -> list[str]:
@@ -56,16 +53,16 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     result = await run_command("demo", folder=tmp_path, env=environ)
 
     assert (result.exit_code, result.stderr) == (0, "")
-    recorded, replayed = SUMMARY_ROW.findall(result.stdout)
-    assert [recorded[0], replayed[0]] == ["recorded", "replayed"]
-    assert recorded[4] == replayed[4]  # reads, bytes and checksum
-    body = stage.load_script().response_body
-    assert (
-        f"all {len(body):,} bytes (sha256 {hashlib.sha256(body).hexdigest()[:12]})" in result.stdout
-    )
-    assert 'says "Connection refused"' in result.stdout
-    assert re.search(r"largest error of any read [\d.]+ ms", result.stdout)
-    assert "cassettes/openai-chat/demo-model/" in result.stdout
+    body = demo_module.load_script().response_body
+    figures = f"{len(body):,} bytes, sha256 {hashlib.sha256(body).hexdigest()[:12]}"
+    assert FIGURES_ROW.findall(result.stdout) == [
+        ("recorded", "44 reads", figures),
+        ("replayed", "44 reads", figures),
+    ]
+    assert re.search(r"127\.0\.0\.1:\d+ refuses connections", result.stdout)
+    assert re.search(r"largest timing error of a read [\d.]+ ms, median [\d.]+ ms", result.stdout)
+    assert re.search(r"^equal ", result.stdout, re.MULTILINE)
+    assert "--keep DIR" in result.stdout
     assert result.stdout.count("слово за словом") == 2
     assert "\x1b" not in result.stdout
     assert not re.search(r" $", result.stdout, re.MULTILINE)
@@ -133,56 +130,29 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def demo_result(tmp_path: Path, fast_provider: None) -> DemoResult:
-    return await run_demo(
-        tmp_path / "cassettes",
-        tmp_path / "spool",
-        on_step=lambda _name, _text: None,
-        on_chunk_received=lambda _read: None,
-    )
+    return await run_demo(tmp_path / "cassettes", tmp_path / "spool")
 
 
-def without_last_read(response: ReceivedResponse) -> ReceivedResponse:
-    return dataclasses.replace(response, reads=response.reads[:-1])
-
-
-def with_merged_reads(response: ReceivedResponse) -> ReceivedResponse:
-    """Merge the first two reads; the bytes stay the same."""
-    first, second, *rest = response.reads
-    return dataclasses.replace(
-        response, reads=(Read(first.at_ms, first.received_bytes + second.received_bytes), *rest)
-    )
+def with_merged_reads(result: DemoResult) -> DemoResult:
+    """Merge the first two reads of the replay; the bytes stay the same."""
+    first, second, *rest = result.replayed_reads
+    merged = Read(first.at_ms, first.received_bytes + second.received_bytes)
+    return altered_result(result, replayed_reads=(merged, *rest))
 
 
 CHANGES: list[tuple[str, Callable[[DemoResult], DemoResult]]] = [
     (
-        "other bytes than were recorded",
-        lambda result: altered_result(
-            result, replayed_response=without_last_read(result.replayed_response)
-        ),
+        "the replay has other bytes than the cassette",
+        lambda result: altered_result(result, replayed_reads=result.replayed_reads[:-1]),
+    ),
+    ("the replay has other reads than the cassette", with_merged_reads),
+    (
+        "the client received other bytes than the provider sent",
+        lambda result: altered_result(result, live_body=result.live_body[:-1]),
     ),
     (
-        "cut into other reads",
-        lambda result: altered_result(
-            result, replayed_response=with_merged_reads(result.replayed_response)
-        ),
-    ),
-    (
-        "passed other bytes on",
-        lambda result: altered_result(
-            result, live_response=without_last_read(result.live_response)
-        ),
-    ),
-    (
-        "cassette holds other bytes",
-        lambda result: altered_result(
-            result, provider_response_body=result.provider_response_body[:-1]
-        ),
-    ),
-    (
-        "another status",
-        lambda result: altered_result(
-            result, replayed_response=ReceivedResponse(424, result.replayed_response.reads)
-        ),
+        "the cassette has other bytes than the provider sent",
+        lambda result: altered_result(result, provider_body=result.provider_body[:-1]),
     ),
 ]
 
@@ -199,10 +169,8 @@ def altered_result(result: DemoResult, **changes: object) -> DemoResult:
 async def test_every_difference_is_reported(
     demo_result: DemoResult, expected_message: str, change: Callable[[DemoResult], DemoResult]
 ) -> None:
-    assert report.find_differences(demo_result) == []
-    differences = report.find_differences(change(demo_result))
-    assert [item for item in differences if expected_message in item]
-    assert report.result_lines(demo_result, differences)[0] == ("DIFFERENT", differences[0])
+    assert demo_module.find_differences(demo_result) == []
+    assert expected_message in demo_module.find_differences(change(demo_result))
 
 
 async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> None:
@@ -212,7 +180,7 @@ async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> No
     changed = altered_result(
         demo_result, cassette=cassette_with_messages(demo_result, partial_messages)
     )
-    assert "the cassette is partial" in report.find_differences(changed)[0]
+    assert "the cassette is partial" in demo_module.find_differences(changed)[0]
 
 
 def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...]) -> object:
@@ -221,50 +189,66 @@ def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...])
 
 @pytest.mark.usefixtures("fast_provider")
 def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play_altered_demo(cassettes: Path, spool: Path, **callbacks: Any) -> DemoResult:
-        original = await run_demo(cassettes, spool, **callbacks)
-        return altered_result(
-            original, replayed_response=with_merged_reads(original.replayed_response)
-        )
+    async def run_altered_demo(cassettes: Path, spool: Path) -> DemoResult:
+        return with_merged_reads(await run_demo(cassettes, spool))
 
-    monkeypatch.setattr(stage, "run_demo", play_altered_demo)
+    monkeypatch.setattr(demo_module, "run_demo", run_altered_demo)
     result = invoke_demo()
     assert result.exit_code == 1
-    assert "DIFFERENT" in result.stdout
+    assert "DIFFERENT  the replay has other reads than the cassette" in result.stdout
     assert "equal" not in result.stdout
 
 
-async def test_both_timelines_share_one_scale_also_in_ascii(demo_result: DemoResult) -> None:
-    rows = dict(report.comparison_lines(demo_result, 60, ascii_only=True)[:3])
+async def test_both_timelines_share_one_scale(demo_result: DemoResult) -> None:
+    rows = dict(demo_module.comparison_rows(demo_result)[:3])
     assert rows["timeline"].startswith("0 ")
-    assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 60
-    assert rows["recorded"].isascii()
+    assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 89
     assert rows["recorded"].strip()
 
 
-async def test_the_cassette_excerpt_is_cut_to_the_width(demo_result: DemoResult) -> None:
-    rows = report.cassette_lines(demo_result, 70, None)
-    lines = [text for _, text in rows[2:]]
-    assert all(len(line) <= 70 for line in lines)
-    assert [line[:8] for line in lines if line.startswith('{"end":')]
-    assert "Grüße" in "".join(lines)
+async def test_the_output_is_printable_in_ascii(tmp_path: Path) -> None:
+    result = await run_command("demo", folder=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.isascii()
+    assert result.stdout.count("Gr??e!") == 2
 
 
 async def test_a_provider_that_still_answers_stops_the_demo() -> None:
     async with upstream(fixed_length(b"{}")) as server:
         port = server.url.rpartition(":")[2]
         with pytest.raises(LlmProxyError, match="still answers"):
-            await stage._verify_stopped(f"127.0.0.1:{port}")
+            await demo_module.verify_stopped(f"127.0.0.1:{port}")
 
 
-async def test_an_unexpected_response_is_an_error() -> None:
-    async with upstream(fixed_length(b"{}")) as server:
-        with pytest.raises(LlmProxyError, match="no whole answer"):
-            await stage.send_question(server.url, b"{}", lambda _read: None)
+async def stream_cut_short(connection: Connection) -> None:
+    await connection.begin()
+    await connection.chunk(b"data: {}")
+    connection.fin()
+
+
+async def stream_with_status_500(connection: Connection) -> None:
+    await connection.begin(status="500 Internal Server Error")
+    await connection.chunk(b"data: {}")
+    await connection.finish()
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (fixed_length(b"{}"), "no stream, but status 200"),
+        (stream_with_status_500, "no stream, but status 500"),
+        (stream_cut_short, "no whole response"),
+    ],
+    ids=["no stream", "another status", "cut short"],
+)
+async def test_an_unexpected_response_is_an_error(script: Script, message: str) -> None:
+    async with upstream(script) as server:
+        with pytest.raises(LlmProxyError, match=message):
+            await demo_module.send_request(server.url, demo_module.load_script().request)
 
 
 def test_the_provider_splits_events_across_reads() -> None:
-    script = stage.load_script()
+    script = demo_module.load_script()
     pieces = [read.received_bytes for read in script.reads]
     events = framing.split_messages("sse", script.response_body)
 
@@ -282,7 +266,7 @@ def breaks_a_character(data: bytes) -> bool:
 
 
 def test_the_provider_paces_its_reads_like_a_model() -> None:
-    times = [read.at_ms for read in stage.load_script().reads]
+    times = [read.at_ms for read in demo_module.load_script().reads]
     gaps = [after - before for before, after in pairwise(times)]
     assert times[0] > 100
     assert min(gaps) >= 10

@@ -1,4 +1,4 @@
-"""Startup warnings about options that are unlikely to have the intended effect."""
+"""Defaults of settings, and warnings about options that probably lack the intended effect."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from in_process_proxy import settings
+from llm_proxy.cli.options import build_settings
+from llm_proxy.cli.serve import record
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.shell.running.settings import settings_warnings
+from llm_proxy.shell.running.settings import Settings, settings_warnings
 
 _NO_SIMULATION = "no effect: nothing is simulated in this run; "
 _ON_MISS_HINT = "give --on-miss scenario to have answered so what is not on disk"
@@ -76,3 +78,16 @@ def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:
         for settings_warning in settings_warnings("replay", run_settings)
         if "no effect" in settings_warning
     ] == []
+
+
+def test_options_and_settings_have_the_same_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no settings file is
+
+    values = record.make_context("record", []).params
+    given = build_settings(values, command=(), contacts_provider=False)
+
+    assert given == Settings(
+        cassettes=given.cassettes, spool=given.spool, port=given.port, state=given.state
+    )

@@ -1,59 +1,75 @@
-"""`demo`: records a stream, stops its provider, replays the recording, and compares the two."""
+"""`demo`: records a stream, stops its provider, replays the recording, and compares the two.
+
+Provider, proxies and client run in this process, on free ports of 127.0.0.1.  The provider streams
+the response of a cassette, `demo.jsonl`, with its times and reads.  Reads do not end where events
+end, and some end inside a character, as on a real network.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import aiohttp
 import click
 import orjson
+from aiohttp import web
 
 from llm_proxy import display, framing, timeline
+from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.output import StyledText, is_stdout_ascii_only, print_lines, terminal_columns
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
 from llm_proxy.framing.sse import parse_event
-
-if TYPE_CHECKING:
-    from llm_proxy.shell.demo import DemoResult
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.running.proxy import run_proxy
+from llm_proxy.shell.running.settings import Settings
 
 _MAX_COLUMNS: Final = 100
 """Width of the output on a wide terminal."""
 _INDENT: Final = 11
 """Width of the labels."""
-_QUOTE_PREFIX: Final = "| "
-_SHOWN_LINES: Final = slice(4, 6)
-"""The lines of the cassette that are shown before its last."""
-_BUSY_ERROR_MS: Final = 20.0
-"""A larger timing error, in ms, occurs only on a machine that is busy with other things."""
+_LINE_START: Final = " " * _INDENT + "| "
 
-_FIGURES: Final = "{:>9}{:>11}{:>12}{:>7}{:>8}   {}"
-"""A row of the figures: times of the first and last read, median gap, reads, bytes, checksum."""
+Reads = tuple[Read, ...]
+"""The HTTP chunks of a response, each with its time in ms since the request was sent."""
 
-LabelledText = tuple[str, str]
-"""A label, often empty, and a line of text."""
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The response as the provider sent it, as it was recorded and as it was replayed."""
+
+    provider_body: bytes
+    live_body: bytes
+    """The body that the client received through `record`."""
+    replayed_reads: Reads
+    cassette: Cassette
+    cassette_path: Path
 
 
 @click.command
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
-    help="Record into this folder, and leave the cassette there.",
+    help="Record into this folder, and keep the cassette.",
 )
 def demo(keep: Path | None) -> None:
-    r"""Record a stream, stop its provider, replay the recording; then compare the two.
+    r"""Record a stream, stop its provider, replay the recording, and compare the two.
 
-    It needs no key and no network: a small provider of its own streams on loopback. Everything
-    it writes lies in a temporary folder that is gone afterwards. The exit code is 0 when the
-    replay gave the recorded bytes in the recorded pieces, and 1 when anything differs.
+    The demo needs no key and no network: it starts a small provider of its own on 127.0.0.1. It
+    deletes all its files at the end. The exit code is 0 if the replay has the recorded bytes in
+    the recorded reads, and 1 if anything differs.
 
     \b
     Examples:
@@ -61,167 +77,187 @@ def demo(keep: Path | None) -> None:
       llm-proxy demo --keep cassettes     then: llm-proxy show, llm-proxy replay
     """
     if keep is not None:
-        if keep.exists() and not keep.is_dir():
-            raise UsageError(f"--keep: {str(keep)!r} is a file: give a folder")
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--keep {keep} cannot be made: {error.strerror}") from None
-    print_lines(
-        ["llm-proxy demo: a stream recorded, its provider stopped, the recording played back"]
-    )
-    screen = _Screen()
+            raise UsageError(f"--keep: {keep} cannot be made: {error.strerror}") from None
+    print_lines(["llm-proxy demo: record a stream, stop its provider, replay, compare"])
 
     async def play() -> DemoResult:
-        from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it imports the server, which is slow
-
-        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
-            folder = Path(temporary)
-            return await stage.run_demo(
-                keep or folder / "cassettes",
-                folder / "spool",
-                on_step=lambda name, text: screen.show_lines([(name, text)]),
-                on_chunk_received=screen.show_received,
-            )
+        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as folder:
+            return await run_demo(keep or Path(folder, "cassettes"), Path(folder, "spool"))
 
     result = run_until_signal(play())
-    differences = find_differences(result)
-    for rows in (
-        comparison_lines(result, screen.text_columns, ascii_only=is_stdout_ascii_only()),
-        cassette_lines(result, screen.text_columns, keep),
-        result_lines(result, differences),
-        _next_step_lines(result, keep),
-    ):
-        screen.show_lines(rows)
+    differences = [("DIFFERENT", text) for text in find_differences(result)]
+    equal = ("equal", "the replay has the recorded bytes in the recorded reads")
+    _print_rows(*comparison_rows(result))
+    _print_rows(*differences or [equal])
+    show_command = f"llm-proxy show {display.shell_quoted_path(result.cassette_path)}"
+    deleted = "deleted; llm-proxy demo --keep DIR keeps it"
+    _print_rows(("cassette", deleted if keep is None else show_command))
+    _print_rows(
+        ("next", "llm-proxy record -- python app.py  record what your provider answers"),
+        ("", "llm-proxy ls                       list what was recorded"),
+        ("", "llm-proxy replay -- python app.py  replay it: no key, no network"),
+    )
     raise click.exceptions.Exit(1 if differences else 0)
 
 
-class _Screen:
-    """Prints labelled lines, and streamed text word by word as it arrives."""
+async def run_demo(cassettes: Path, spool: Path) -> DemoResult:
+    """Record into `cassettes`, stop the provider, and replay; print each step.
 
-    def __init__(self) -> None:
-        self.text_columns = min(terminal_columns(), _MAX_COLUMNS) - _INDENT
-        self._codec = framing.new_codec("sse")
-        self._column = 0
-        """Width of the streamed text on the current line; 0 at the beginning of a line."""
+    Raises `LlmProxyError` if a step fails.
+    """
+    settings = Settings(cassettes=cassettes, spool=spool, port=0)
+    script = load_script()
+    async with run_provider(script.reads) as address:
+        _print_rows(("provider", f"a small server on {address} that streams OpenAI chat events"))
+        _print_rows(("record", "a client sends its request through llm-proxy record:"))
+        upstreams = {"default": f"http://{address}"}
+        async with run_proxy("record", replace(settings, upstreams=upstreams)) as proxy:
+            live_reads = await send_request(proxy.url, script.request)
+        journal = proxy.journal  # complete, and the cassette on disk, once the proxy has stopped
+    await verify_stopped(address)
+    _print_rows(("stop", f"the provider is stopped: {address} refuses connections"))
+    _print_rows(("replay", "the client sends it again; llm-proxy replay has the cassette alone:"))
+    async with run_proxy("replay", settings) as proxy:
+        replayed_reads = await send_request(proxy.url, script.request)
+    if journal.recording_failures or len(journal.recorded_files) != 1:
+        raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
+    path = Path(journal.recorded_files[0])
+    cassette = Library(cassettes).load_cassette(path)
+    live_body = b"".join(_pieces(live_reads))
+    return DemoResult(script.response_body, live_body, replayed_reads, cassette, path)
 
-    def show_lines(self, rows: Sequence[LabelledText]) -> None:
-        """Print an empty line, then these rows."""
-        if self._column:
-            click.echo()
-        self._column = 0
-        print_lines(
-            ["", *((StyledText(f"{name:<{_INDENT}}", "bold"), text) for name, text in rows)]
-        )
 
-    def show_received(self, read: Read) -> None:
-        """Print the chat text in bytes that the client received, wrapped at word boundaries."""
-        for message in self._codec.feed(read.received_bytes):
-            event = parse_event(message).data or b""
-            if event.startswith(b"{"):
-                for choice in orjson.loads(event)["choices"]:
-                    self._show_word(choice["delta"].get("content", ""))
+def load_script() -> Cassette:
+    """The cassette with the client's request and the provider's response."""
+    path = Path(__file__).with_suffix(".jsonl")
+    return Library(path.parent).load_cassette(path)
 
-    def _show_word(self, word: str) -> None:
-        line_break = ""
-        if self._column and self._column + display.display_width(word) > self.text_columns:
-            line_break, self._column = "\n", 0
-        if self._column == 0 and word:
-            line_break += " " * _INDENT + _QUOTE_PREFIX
-            self._column = len(_QUOTE_PREFIX)
-            word = word.lstrip()
-        self._column += display.display_width(word)
+
+@asynccontextmanager
+async def run_provider(reads: Reads) -> AsyncIterator[str]:
+    """A provider that streams these reads, on a free port: its address; on exit it is stopped."""
+    loop = asyncio.get_running_loop()
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        started_at_s = loop.time()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        with suppress(ConnectionError):  # a stopped demo disconnects its client
+            for read in reads:
+                await asyncio.sleep(started_at_s + read.at_ms / 1000 - loop.time())
+                await response.write(read.received_bytes)
+        return response
+
+    server = web.Server(respond)
+    listener = await loop.create_server(server, "127.0.0.1", 0)
+    host, port = listener.sockets[0].getsockname()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        listener.close()
+        await server.shutdown(timeout=1)
+
+
+async def verify_stopped(address: str) -> None:
+    """Raise `LlmProxyError` if anything still accepts connections at this address."""
+    with suppress(ConnectionRefusedError):
+        _, writer = await asyncio.open_connection(*address.split(":"))
+        writer.close()
+        raise LlmProxyError(f"{address} still answers: another program took the port; try again")
+
+
+async def send_request(url: str, request: StoredRequest) -> Reads:
+    """Send this request to `url`; print the text of the response as it arrives.
+
+    Raises `LlmProxyError` for an incomplete response, and for one that is no stream.
+    """
+    loop = asyncio.get_running_loop()
+    codec = framing.new_codec("sse")
+    reads: list[Read] = []
+    chunk = b""
+    click.echo(_LINE_START, nl=False)
+    started_at_s = loop.time()
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
+            session.post(
+                url + request.path, data=request.body, headers=request.headers
+            ) as response,
+        ):
+            async for data, is_chunk_complete in response.content.iter_chunks():
+                chunk += data
+                if is_chunk_complete:
+                    reads.append(Read((loop.time() - started_at_s) * 1000, chunk))
+                    for message in codec.feed(chunk):
+                        _print_text(message)
+                    chunk = b""
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise LlmProxyError(f"the demo's client got no whole response: {error!r}") from error
+    if not reads or response.status != HTTPStatus.OK:
+        raise LlmProxyError(f"the demo's client got no stream, but status {response.status}")
+    click.echo()
+    return tuple(reads)
+
+
+def _print_text(message: bytes) -> None:
+    """Print the text of one event; characters that stdout cannot encode become `?`."""
+    event = parse_event(message).data or b""
+    for choice in orjson.loads(event)["choices"] if event.startswith(b"{") else ():
+        text = choice["delta"].get("content", "").replace("\n", f"\n{_LINE_START}")
         encoding = sys.stdout.encoding or "ascii"
-        click.echo((line_break + word).encode(encoding, "replace").decode(encoding), nl=False)
+        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
 
 
-def comparison_lines(result: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:
-    """The timelines of the recording and the replay, and a table of their figures."""
-    both = {"recorded": result.cassette.reads, "replayed": result.replayed_response.reads}
-    end_ms = max(read.at_ms for reads in both.values() for read in reads)
-    middle, end = f"{end_ms / 2000:.1f} s", f"{end_ms / 1000:.1f} s"
-    errors = [abs(one.at_ms - other.at_ms) for one, other in zip(*both.values(), strict=False)]
-    median = statistics.median(errors)
-    busy = "; this machine is busy" if max(errors) > _BUSY_ERROR_MS else ""
+def _print_rows(*rows: tuple[str, str]) -> None:
+    """Print an empty line, then rows of a label, often empty, and a text."""
+    print_lines(["", *((StyledText(f"{name:<{_INDENT}}", "bold"), text) for name, text in rows)])
+
+
+def comparison_rows(result: DemoResult) -> list[tuple[str, str]]:
+    """The timelines of the recording and the replay, then the figures of both."""
+    both = {"recorded": result.cassette.reads, "replayed": result.replayed_reads}
+    columns = min(terminal_columns(), _MAX_COLUMNS) - _INDENT
+    ascii_only = is_stdout_ascii_only()
+    end_ms = max(reads[-1].at_ms for reads in both.values())
+    end = f"{end_ms / 1000:.1f} s"
+    errors_ms = [abs(one.at_ms - other.at_ms) for one, other in zip(*both.values(), strict=False)]
+    largest_ms, median_ms = max(errors_ms), statistics.median(errors_ms)
     return [
-        ("timeline", f"{'0':<{width // 2}}{middle:<{width - width // 2 - len(end)}}{end}"),
+        ("timeline", f"0{end:>{columns - 1}}"),
         *(
-            (name, timeline.render_sparkline(reads, end_ms, width, ascii_only=ascii_only))
+            (name, timeline.render_sparkline(reads, end_ms, columns, ascii_only=ascii_only))
             for name, reads in both.items()
         ),
         ("", ""),
-        ("", _FIGURES.format("first", "last", "median gap", "reads", "bytes", "sha256")),
-        *((name, _figures_row(reads)) for name, reads in both.items()),
-        ("", f"largest error of any read {max(errors):.1f} ms, median {median:.1f} ms{busy}"),
+        *((name, _figures(reads)) for name, reads in both.items()),
+        ("", f"largest timing error of a read {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
     ]
 
 
-def _figures_row(reads: Sequence[Read]) -> str:
-    gap_ms = statistics.median(after.at_ms - before.at_ms for before, after in pairwise(reads))
-    times_ms = (reads[0].at_ms, reads[-1].at_ms, gap_ms)
-    body = b"".join(read.received_bytes for read in reads)
-    return _FIGURES.format(
-        *(f"{ms:.1f} ms" for ms in times_ms), len(reads), f"{len(body):,}", _short_sha256(body)
-    )
+def _figures(reads: Reads) -> str:
+    body = b"".join(_pieces(reads))
+    times = f"{reads[0].at_ms:.1f} to {reads[-1].at_ms:.1f} ms"
+    checksum = hashlib.sha256(body).hexdigest()[:12]
+    return f"{len(reads)} reads from {times}, {len(body):,} bytes, sha256 {checksum}"
 
 
-def _short_sha256(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()[:12]
-
-
-def cassette_lines(result: DemoResult, width: int, keep: Path | None) -> list[LabelledText]:
-    """The path of the cassette, and some of its lines; `keep` None means it was temporary."""
-    content = result.cassette_file_content
-    lines = content.decode("utf-8", "replace").splitlines()
-    fate = "gone with its temporary folder (--keep DIR keeps it)" if keep is None else "kept"
-    return [
-        ("cassette", str((keep or Path("cassettes")) / result.cassette_relative_path)),
-        ("", f"{len(lines)} lines, {len(content) / 1024:.0f} KB; {fate}"),
-        *(
-            ("", display.truncate_to_width(line, width))
-            for line in ("…", *lines[_SHOWN_LINES], "…", lines[-1])
-        ),
-    ]
+def _pieces(reads: Reads) -> list[bytes]:
+    return [read.received_bytes for read in reads]
 
 
 def find_differences(result: DemoResult) -> list[str]:
-    """The checks that failed, as sentences; empty where the replay is exact."""
-    cassette, sent_body = result.cassette, result.provider_response_body
-    live, replayed = result.live_response, result.replayed_response
-    outcome = cassette_outcome(cassette)
-    recorded_sizes, replayed_sizes = (
-        [len(read.received_bytes) for read in reads] for reads in (cassette.reads, replayed.reads)
-    )
+    """The checks that failed, as sentences; empty if the replay is exact."""
+    outcome = cassette_outcome(result.cassette)
+    sent_body, stored_body = result.provider_body, result.cassette.response_body
+    recorded, replayed = _pieces(result.cassette.reads), _pieces(result.replayed_reads)
     checks = {
         f"the cassette is {outcome}": outcome.is_complete,
-        "the recording passed other bytes on than the provider sent": live.body == sent_body,
-        "the cassette holds other bytes than the provider sent": cassette.response_body
-        == sent_body,
-        "the replay has another status": replayed.status == live.status == 200,
-        "the replay has other bytes than were recorded": replayed.body == cassette.response_body,
-        "the replay is cut into other reads": replayed_sizes == recorded_sizes,
+        "the client received other bytes than the provider sent": result.live_body == sent_body,
+        "the cassette has other bytes than the provider sent": stored_body == sent_body,
+        "the replay has other bytes than the cassette": b"".join(replayed) == stored_body,
+        "the replay has other reads than the cassette": replayed == recorded,
     }
-    return [label for label, fine in checks.items() if not fine]
-
-
-def result_lines(result: DemoResult, differences: Sequence[str]) -> list[LabelledText]:
-    """One row if the replay is equal, else a row for each difference."""
-    if differences:
-        return [("DIFFERENT", difference) for difference in differences]
-    body = result.provider_response_body
-    count = f"all {len(body):,} bytes (sha256 {_short_sha256(body)})"
-    return [("equal", f"{count}, in the same {len(result.cassette.reads)} reads")]
-
-
-def _next_step_lines(result: DemoResult, keep: Path | None) -> list[LabelledText]:
-    shown = "ls"
-    if keep is not None:
-        shown = f"show {display.shell_quoted_path(keep / result.cassette_relative_path)}"
-    steps = {
-        "llm-proxy record -- python app.py": "keep what your provider answers",
-        f"llm-proxy {shown}": "see what was kept",
-        "llm-proxy replay -- python app.py": "the same answers: no key, no network",
-    }
-    width = max(map(len, steps)) + 2
-    first, *others = (f"{command:<{width}}{text}" for command, text in steps.items())
-    return [("next", first), *(("", line) for line in others)]
+    return [difference for difference, is_equal in checks.items() if not is_equal]

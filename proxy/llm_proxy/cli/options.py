@@ -367,7 +367,6 @@ def build_settings(
     default_values = {
         "port": 0 if command else DEFAULT_PORT,
         "spool": default_spool_folder(os.environ),
-        "on_miss": "record",
     }
     names = [field.name for field in fields(Settings) if values.get(field.name) is not None]
     return Settings(

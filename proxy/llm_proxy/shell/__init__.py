@@ -37,9 +37,8 @@ Nothing outside this folder and the entry points touches them.
         library_takes     the take source for modes; indexes requests; keys by other rules
         last_played       when cassettes were last played on this machine
         rekeying          renames cassettes after the matching rules changed
-    demo         the demo and its provider
 
     content_decoders  decodes content codings as the bytes arrive
 
-Imports between these folders run from the top of this list to the bottom, apart from `demo`.
+Imports between these folders run from the top of this list to the bottom.
 """

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.matching import NO_RULES, RuleSet
-from llm_proxy.pacing import Pace
+from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.shell.library.library import walk_cassettes
 from llm_proxy.take_numbers import AfterLast, OnMiss
 
@@ -52,23 +52,23 @@ class Settings:
     """All settings of a server."""
 
     cassettes: Path
-    host: str
-    port: int
-    upstreams: Mapping[str, str]
-    idle_timeout: float
-    """Maximum silence of an upstream, in seconds."""
-    finish_on_disconnect: bool
-    max_body: int
-    """Maximum size of a request body, in bytes."""
-    pace: Pace
-    after_last: AfterLast
-    on_miss: OnMiss | Literal["scenario"]
-    allow_partial: bool
-    strict: bool
-    allow_hosts: frozenset[str]
-    allow_origins: frozenset[str]
     spool: Path
-    log_format: str
+    port: int
+    host: str = "127.0.0.1"
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    idle_timeout: float = 300.0
+    """Maximum silence of an upstream, in seconds."""
+    finish_on_disconnect: bool = False
+    max_body: int = 64 * 1024 * 1024
+    """Maximum size of a request body, in bytes."""
+    pace: Pace = field(default_factory=RecordedPace)
+    after_last: AfterLast = "repeat"
+    on_miss: OnMiss | Literal["scenario"] = "record"
+    allow_partial: bool = False
+    strict: bool = False
+    allow_hosts: frozenset[str] = frozenset()
+    allow_origins: frozenset[str] = frozenset()
+    log_format: str = "text"
     port_file: Path | None = None
     upstream_proxy: str | None = None
     client_chosen_upstreams: frozenset[str] = frozenset()
