@@ -43,6 +43,7 @@ def test_comments_and_docstrings_are_no_tokens_and_a_helper_named_once_is_counte
     rows = [line.split() for line in printed.splitlines()[1:]]
     assert rows == [
         ["faults", "35", "6", "11", "1", "1"],
+        ["proxy", "35", "6", "11", "1", "1"],
         ["scripts", "3", "1", "2", "1", "0"],
         ["all", "38", "7", "13", "2", "1"],
     ]
