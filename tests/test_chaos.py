@@ -283,7 +283,7 @@ def test_a_fault_counts_only_where_its_own_rule_was_injected() -> None:
     trial = FaultTrial(
         "truncate", 0, 1.0, is_timed_out=False, journal=run, miss_count=0, output_tail=""
     )
-    assert (trial.injected_count, trial.outcome, trial.outcome_text) == (
+    assert (trial.injected_count, trial.outcome, trial.outcome_with_reason) == (
         0,
         TrialOutcome.NOT_INJECTED,
         "not struck: no body",

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import matching
+from llm_proxy.cassette_consistency import was_redacted_after_keying
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.integrity import was_redacted_after_keying
 from llm_proxy.routing import RoutedRequest, route_request
 
 KEY = "sk-canary-0123456789"

@@ -79,7 +79,7 @@ class FaultTrial:
     @property
     def request_count(self) -> int:
         """How many requests reached the proxy."""
-        return self.journal.requests
+        return self.journal.request_count
 
     @property
     def injected_count(self) -> int:
@@ -111,7 +111,7 @@ class FaultTrial:
         return replace(run_verdict, cases=tuple(map(_downgrade_suspicion, run_verdict.cases)))
 
     @property
-    def outcome_text(self) -> str:
+    def outcome_with_reason(self) -> str:
         """The outcome with its reason, as a short phrase."""
         match self.outcome:
             case TrialOutcome.FAILED:
@@ -199,7 +199,7 @@ def chaos_result_document(chaos_run: ChaosRun) -> dict[str, Any]:
             {
                 "fault": trial.rule_text,
                 "outcome": trial.outcome.value,
-                "why": trial.outcome_text,
+                "why": trial.outcome_with_reason,
                 "exit_code": trial.exit_code,
                 "seconds": round(trial.duration_s, 3),
                 "requests": trial.request_count,

@@ -159,13 +159,12 @@ class FaultRuleCount:
     struck: BoundedInt = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JournalDocument:
+class JournalDocument(msgspec.Struct, frozen=True, rename={"request_count": "requests"}):
     """A journal document."""
 
     entries: tuple[JournalEntry, ...]
     """The latest requests."""
-    requests: BoundedInt = 0
+    request_count: BoundedInt = 0
     """The number of all requests, including those that the journal no longer contains."""
     faults: tuple[FaultRuleCount, ...] = ()
     misses: tuple[MissReport, ...] = ()

@@ -142,7 +142,7 @@ def _run_trials(
         async with aclosing(run_trials(settings, command, rules)) as trials:
             async for trial in trials:
                 finished.append(trial)
-                progress.finish_step(trial.rule_text, trial.outcome_text, trial.duration_s)
+                progress.finish_step(trial.rule_text, trial.outcome_with_reason, trial.duration_s)
                 if trial.rule_text == BASELINE_NAME:
                     _check_baseline(trial)
                 progress.start_step(next(names))
@@ -159,7 +159,7 @@ def _check_baseline(baseline: FaultTrial) -> None:
         )
         lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
-            f"without any fault the command {baseline.outcome_text}: mend that first; it "
+            f"without any fault the command {baseline.outcome_with_reason}: mend that first; it "
             f"printed{lines}"
         )
     if not baseline.request_count:
@@ -173,7 +173,7 @@ def _print_results(chaos_run: ChaosRun) -> None:
     rows = [
         (
             trial.rule_text,
-            StyledText(trial.outcome_text, _STYLES[trial.outcome]),
+            StyledText(trial.outcome_with_reason, _STYLES[trial.outcome]),
             str(trial.request_count),
             f"{trial.duration_s:.1f}",
             trial.verdict_summary,

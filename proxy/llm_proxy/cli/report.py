@@ -55,7 +55,7 @@ def run_figures(run: JournalDocument) -> dict[str, Any]:
     """
     entries = run.entries
     return {
-        "requests": max(run.requests, len(entries)),
+        "requests": max(run.request_count, len(entries)),
         "kept": len(entries),
         "origins": _count_by_frequency(map(_origin_label, entries)),
         "statuses": _count_by_frequency(str(entry.status or "none") for entry in entries),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from llm_proxy import display
+from llm_proxy.cassette_consistency import consistency_problems
 from llm_proxy.cli.json_documents import cassette_error_document
 from llm_proxy.cli.library import (
     checked_library_folder,
@@ -18,7 +19,6 @@ from llm_proxy.cli.library import (
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.integrity import integrity_problems
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import (
     Library,
@@ -112,7 +112,7 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
         take = parse_take_path(file.parent, file)
         key_prefix = None if take is None else take.key_prefix
         session = None if root is None else session_of_path(root.resolve(), file)
-        for why in integrity_problems(cassette, key_prefix, session):
+        for why in consistency_problems(cassette, key_prefix, session):
             yield CassetteError(str(path), 1, why)
 
 

@@ -132,8 +132,8 @@ class SourceExchange:
     """The properties of the exchange that the file does not hold."""
 
 
-def list_member(document: Any, name: str) -> list[Any]:
-    """The items of a document's list; empty without such a list."""
+def list_field(document: Any, name: str) -> list[Any]:
+    """The items of the field `name` of a document; empty unless it is a list."""
     items = document.get(name) if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
 

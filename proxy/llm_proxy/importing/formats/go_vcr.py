@@ -24,7 +24,7 @@ from llm_proxy.importing.source import (
     SourceExchange,
     SourceMessage,
     first_object,
-    list_member,
+    list_field,
 )
 
 _REQUEST_FIELDS: Final = frozenset(
@@ -51,7 +51,7 @@ def _matches_format(parsed_file: ParsedFile) -> bool:
 
 
 def _list_items(parsed_file: ParsedFile) -> list[Any]:
-    return list_member(parsed_file.document, "interactions")
+    return list_field(parsed_file.document, "interactions")
 
 
 def _parse_exchange(item: Any) -> SourceExchange:

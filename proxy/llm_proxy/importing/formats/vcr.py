@@ -35,7 +35,7 @@ from llm_proxy.importing.source import (
     SourceMessage,
     UnsupportedYamlObject,
     first_object,
-    list_member,
+    list_field,
 )
 
 _REQUEST_FIELDS: Final = frozenset(
@@ -65,7 +65,7 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
     document = parsed_file.document
     if isinstance(document, list):  # the first versions of VCR.py
         return document
-    return list_member(document, "interactions")
+    return list_field(document, "interactions")
 
 
 def _parse_exchange(
@@ -100,7 +100,7 @@ VCR: Final = ForeignFormat(
 
 
 def _list_ruby_items(parsed_file: ParsedFile) -> list[Any]:
-    return list_member(parsed_file.document, "http_interactions")
+    return list_field(parsed_file.document, "http_interactions")
 
 
 VCR_RUBY: Final = ForeignFormat(

@@ -25,10 +25,10 @@ from llm_proxy import matching, misses
 from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION, FORMAT_VERSION
 from llm_proxy.cassette.reader import MAX_FILE_BYTES
+from llm_proxy.cassette_consistency import consistency_problems, was_redacted_after_keying
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
-from llm_proxy.integrity import integrity_problems, was_redacted_after_keying
 from llm_proxy.matching import KEY_RULES_VERSION, NO_RULES, RuleSet
 from llm_proxy.matching.keys import colliding_rules, is_keyed_by
 from llm_proxy.misses import CassetteCandidate
@@ -241,7 +241,7 @@ class LibraryTakes:
             return f"cannot be trusted: {error}. Delete it, or record it again"
         take, root = parse_take_path(self._library.root, path), self._library.root
         key_prefix = take.key_prefix if take is not None else None
-        for complaint in integrity_problems(cassette, key_prefix, session_of_path(root, path)):
+        for complaint in consistency_problems(cassette, key_prefix, session_of_path(root, path)):
             return complaint
         outcome = cassette_outcome(cassette)
         if outcome.is_complete and was_redacted_after_keying(cassette.request):

@@ -20,8 +20,8 @@ import msgspec
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
 from llm_proxy.cassette.model import encode_line
+from llm_proxy.cassette_consistency import was_redacted_after_keying
 from llm_proxy.errors import CassetteError
-from llm_proxy.integrity import was_redacted_after_keying
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.keys import colliding_rules, is_keyed_by
 from llm_proxy.shell.library.library import (

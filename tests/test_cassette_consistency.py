@@ -1,4 +1,4 @@
-"""Integrity checks: defects of a cassette that parses without errors."""
+"""Consistency of a cassette that parses without errors: its name, key and folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cassette_builders import META, REQUEST, encode_cassette
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
-from llm_proxy.integrity import integrity_problems
+from llm_proxy.cassette_consistency import consistency_problems
 from llm_proxy.matching import KEY_RULES_VERSION
 
 KEY = matching.request_key("openai", REQUEST)
@@ -24,7 +24,7 @@ def complaints(
     place: tuple[str | None, str | None] = NO_LOCATION,
 ) -> list[str]:
     content = encode_cassette(meta=meta, request=request)
-    return list(integrity_problems(parse_cassette("a.jsonl", content), *place))
+    return list(consistency_problems(parse_cassette("a.jsonl", content), *place))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from llm_proxy.routing import is_valid_name
 _HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
 
 
-def integrity_problems(
+def consistency_problems(
     cassette: Cassette, key_prefix: str | None, session: str | None
 ) -> Iterator[str]:
     """The problems of line 1, each in one sentence.
