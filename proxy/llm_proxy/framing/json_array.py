@@ -11,23 +11,16 @@ arrays, and bytes around the array, are not split from their neighbours.
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from typing import Final
 
-_FIRST_BYTE: Final = re.compile(rb"[^ \t\r\n\xef\xbb\xbf]")
-"""The first byte that is neither white space nor part of a byte order mark."""
-_STRUCTURAL_BYTE: Final = re.compile(rb'["{}\[\]]')
-_STRING_BYTE: Final = re.compile(rb'["\\]')
-
-
-class _ScannerState(Enum):
-    """Where in the document the scanner is."""
-
-    BEFORE_ARRAY = auto()
-    IN_ARRAY = auto()
-    IN_STRING = auto()
-    OUTSIDE = auto()
-    """After the array, or in a body that is no array."""
+# The states of the scanner.  Each is a pattern of all up to the next significant byte, its group.
+# One match skips at most 100 strings or escapes: they take memory until it ends.
+_BEFORE_ARRAY: Final = re.compile(rb"[ \t\r\n\xef\xbb\xbf]*+(.)", re.DOTALL)
+"""Before the first byte that is neither white space nor part of a byte order mark."""
+_IN_ARRAY: Final = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+"[^"{}\[\]]*+){0,100}(["{}\[\]])')
+_IN_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+){0,100}(["\\])', re.DOTALL)
+_OUTSIDE: Final = re.compile(rb"(?!)")
+"""After the array, or in a body that is no array."""
 
 
 class JsonArraySplitter:
@@ -38,7 +31,7 @@ class JsonArraySplitter:
         self._pending = bytearray()
         self._scan_offset = 0
         """Where scanning continues; past the end if the next byte is an escaped one."""
-        self._state = _ScannerState.BEFORE_ARRAY
+        self._state = _BEFORE_ARRAY
         self._depth = 0
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -56,48 +49,34 @@ class JsonArraySplitter:
         rest = bytes(self._pending)
         self._pending.clear()
         self._scan_offset = self._depth = 0
-        self._state = _ScannerState.BEFORE_ARRAY
+        self._state = _BEFORE_ARRAY
         return [rest] if rest else []
 
     def _element_ends(self) -> list[int]:
         ends: list[int] = []
-        while match := self._next_structural_byte():
+        while match := self._state.match(self._pending, self._scan_offset):
             self._scan_offset = match.end()
-            if self._consume_byte(match[0]):
+            if self._consume_byte(match[1]):
                 ends.append(match.end())
         self._scan_offset = max(self._scan_offset, len(self._pending))
         return ends
 
-    def _next_structural_byte(self) -> re.Match[bytes] | None:
-        """The next byte that is significant in the current state."""
-        match self._state:
-            case _ScannerState.BEFORE_ARRAY:
-                return _FIRST_BYTE.search(self._pending, self._scan_offset)
-            case _ScannerState.IN_ARRAY:
-                return _STRUCTURAL_BYTE.search(self._pending, self._scan_offset)
-            case _ScannerState.IN_STRING:
-                return _STRING_BYTE.search(self._pending, self._scan_offset)
-            case _ScannerState.OUTSIDE:
-                return None
-
     def _consume_byte(self, byte: bytes) -> bool:
         """Update the state by a byte; return whether it ends an element of the array."""
-        if byte == b"\\":
-            self._scan_offset += 1
-        elif byte == b'"' and self._state is not _ScannerState.BEFORE_ARRAY:
-            self._state = (
-                _ScannerState.IN_ARRAY
-                if self._state is _ScannerState.IN_STRING
-                else _ScannerState.IN_STRING
-            )
-        elif self._state is _ScannerState.BEFORE_ARRAY:
-            self._state = _ScannerState.IN_ARRAY if byte == b"[" else _ScannerState.OUTSIDE
-            self._depth = 1
-        else:
+        if self._state is _IN_ARRAY and byte != b'"':
             self._depth += 1 if byte in b"[{" else -1
             if self._depth == 0:
-                self._state = _ScannerState.OUTSIDE
-            return byte in b"]}" and self._depth == 1
+                self._state = _OUTSIDE
+            return self._depth == 1 and byte in b"]}"
+        if byte == b"\\":
+            self._scan_offset += 1
+        elif self._state is _BEFORE_ARRAY:
+            self._state = _IN_ARRAY if byte == b"[" else _OUTSIDE
+            self._depth = 1
+        elif self._state is _IN_ARRAY:
+            self._state = _IN_STRING
+        else:
+            self._state = _IN_ARRAY
         return False
 
     def _trim_pending(self, start: int) -> list[bytes]:
