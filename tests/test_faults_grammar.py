@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -24,6 +25,7 @@ from llm_proxy.faults.kind import (
     AtEvent,
     AtFraction,
     AtTime,
+    Mechanism,
     StreamLocation,
 )
 from llm_proxy.faults.kinds import FAULT_KINDS
@@ -182,7 +184,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     ),
     "slice": "fault 'slice': slice needs size: bytes of a write",
     "slice,size=0": "fault 'slice,size=0': size must be 1 byte or more",
-    "drop,count=0": "fault 'drop,count=0': count must be 1 or more",
+    "drop,count=0": "fault 'drop,count=0': count=0 is not a whole number from 1 on",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
     "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a whole number from 1 on",
@@ -246,6 +248,18 @@ def test_an_invalid_rule_is_refused_with_a_message(text: str, message: str) -> N
     with pytest.raises(UsageError) as error:
         parse_rule(text)
     assert str(error.value) == message
+
+
+def test_a_defect_of_a_fault_is_not_reported_as_an_invalid_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make_mechanism() -> Mechanism:
+        raise ValueError("a defect")
+
+    broken_fault = replace(FAULT_KINDS["reset"], make_mechanism=make_mechanism)
+    monkeypatch.setattr("llm_proxy.faults.grammar.FAULT_KINDS", {"reset": broken_fault})
+    with pytest.raises(ValueError, match="a defect"):
+        parse_rule("reset")
 
 
 MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [

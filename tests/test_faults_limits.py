@@ -285,8 +285,8 @@ def test_quotas_combine_with_other_faults() -> None:
     ("rule", "error"),
     [
         ("quota", "quota needs requests or tokens"),
-        ("quota,requests=0", "lets nothing in"),
-        ("quota,tokens=5,window=0s", "lets nothing in"),
+        ("quota,requests=0", "requests=0 is not a whole number from 1 on"),
+        ("quota,tokens=5,window=0s", "a quota for no time lets nothing in"),
         ("quota,tokens=5,window=1s..2s", "is not a span of time"),
         ("quota,tokens=5,nth=2", "quota has occasions of its own: leave nth out"),
         ("quota,tokens=5,probability=0.2", "quota has occasions of its own"),

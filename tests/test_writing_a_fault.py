@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
+from llm_proxy.errors import UsageError
 from llm_proxy.faults.kind import AfterBytes, AfterEvents, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
 
@@ -53,7 +54,7 @@ def test_a_pause_delays_what_follows() -> None:
 
     assert sent_data(burst) == sent_data(apply_fault(IDENTITY_FAULT))
     assert burst[2] == Wait(50.0)
-    with pytest.raises(ValueError, match="for must be more than 0ms"):
+    with pytest.raises(UsageError, match="for must be more than 0ms"):
         page_namespace()["pause"](for_=0)
 
 

@@ -77,6 +77,14 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_positive_count(text: str) -> int:
+    """Parse a whole number from 1 on."""
+    number = parse_count(text)
+    if number == 0:
+        raise ValueError("a whole number from 1 on")
+    return number
+
+
 def parse_fraction(text: str) -> float:
     """Parse a fraction from 0 to 1, or a percentage: `0.2`, `20%`."""
     stripped = text.strip()

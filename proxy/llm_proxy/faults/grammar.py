@@ -31,6 +31,7 @@ from llm_proxy.unit_parsers import (
     parse_count,
     parse_duration_ms,
     parse_fraction,
+    parse_positive_count,
     parse_size_bytes,
     parse_window_ms,
 )
@@ -62,13 +63,6 @@ def _parse_event_type(text: str) -> str:
     return text.strip()
 
 
-def _parse_positive_count(text: str) -> int:
-    number = parse_count(text)
-    if number == 0:
-        raise ValueError("a whole number from 1 on")
-    return number
-
-
 def _parse_count_scope(text: str) -> str:
     if text not in _COUNT_SCOPES:
         raise ValueError(f"one of {', '.join(_COUNT_SCOPES)}")
@@ -84,12 +78,12 @@ LOCATION_PARSERS: Final[Mapping[str, Callable[[str], StreamLocation]]] = {
 }
 """The parser of each kind of location, by its name in rules."""
 TRIGGER_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "nth": _parse_positive_count,
-    "first": _parse_positive_count,
-    "every": _parse_positive_count,
+    "nth": parse_positive_count,
+    "first": parse_positive_count,
+    "every": parse_positive_count,
     "probability": parse_fraction,
     "window": parse_window_ms,
-    "times": _parse_positive_count,
+    "times": parse_positive_count,
     "per": _parse_count_scope,
 }
 """The parser of each trigger term, by its name in rules."""
@@ -115,7 +109,7 @@ def parse_rule(spec: str | Mapping[Any, Any]) -> FaultRule:
     text = (spec if isinstance(spec, str) else _mapping_as_text(spec)).strip()
     try:
         return _parse_rule_text(text)
-    except ValueError as error:
+    except UsageError as error:
         raise UsageError(
             f"fault '{printable_excerpt(text, _MAX_SHOWN_CHARS)}': "
             f"{printable_excerpt(str(error), _MAX_REASON_CHARS)}"
@@ -123,11 +117,11 @@ def parse_rule(spec: str | Mapping[Any, Any]) -> FaultRule:
 
 
 def _parse_rule_text(text: str) -> FaultRule:
-    """Raises `ValueError` with the reason, as all functions that it calls do."""
+    """Raises `UsageError` with the reason alone, as all functions that it calls do."""
     fault_name, values = _split_terms(text)
     kind = FAULT_KINDS.get(fault_name)
     if kind is None:
-        raise ValueError(
+        raise UsageError(
             f"there is no fault {fault_name}; {name_hint(fault_name, sorted(FAULT_KINDS))}"
         )
     known_names = (*kind.arguments, *LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
@@ -135,7 +129,7 @@ def _parse_rule_text(text: str) -> FaultRule:
         if name not in known_names:
             names = ", ".join(kind.arguments)
             hint = name_hint(name, known_names, names and f"{kind.name} has {names}")
-            raise ValueError(f"there is no {name}{hint and '; '}{hint}")
+            raise UsageError(f"there is no {name}{hint and '; '}{hint}")
     arguments: dict[str, Any] = {}
     for name, argument in kind.arguments.items():
         if name in values or argument.default:
@@ -143,7 +137,7 @@ def _parse_rule_text(text: str) -> FaultRule:
             value = values.pop(name, argument.default)
             arguments[python_name] = _parse_value(name, value, argument.parse)
         elif argument.is_required:
-            raise ValueError(f"{kind.name} needs {name}: {argument.description}")
+            raise UsageError(f"{kind.name} needs {name}: {argument.description}")
     rule = FaultRule(text, kind, arguments)
     location = _parse_location(kind, values)
     trigger, selector = _parse_trigger(kind, values), _parse_selector(kind, values)
@@ -151,7 +145,7 @@ def _parse_rule_text(text: str) -> FaultRule:
         isinstance(location, AfterEvents | AtEvent) and location != AfterEvents(0)
     )
     if selector.streams is False and needs_messages:
-        raise ValueError(
+        raise UsageError(
             f"{kind.name} strikes between the messages of a stream, and stream=false means bodies "
             "without any"
         )
@@ -162,7 +156,7 @@ def _parse_value(name: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise ValueError(f"{name}={text} is not {error}") from None
+        raise UsageError(f"{name}={text} is not {error}") from None
 
 
 def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocation | None:
@@ -171,12 +165,12 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
         return None
     name, *others = names
     if others:
-        raise ValueError(f"{name} and {others[0]} are both places in the stream: keep one of them")
+        raise UsageError(f"{name} and {others[0]} are both places in the stream: keep one of them")
     if not kind.allowed_locations:
-        raise ValueError(f"{kind.name} has no place in the stream: leave {name} out")
+        raise UsageError(f"{kind.name} has no place in the stream: leave {name} out")
     if name not in kind.allowed_locations:
         allowed = [place for place in LOCATION_PARSERS if place in kind.allowed_locations]
-        raise ValueError(f"{kind.name} cannot be placed by {name}: it can by {', '.join(allowed)}")
+        raise UsageError(f"{kind.name} cannot be placed by {name}: it can by {', '.join(allowed)}")
     location: StreamLocation = _parse_value(name, values[name], LOCATION_PARSERS[name])
     return location
 
@@ -184,33 +178,33 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
 def _parse_trigger(kind: FaultKind, values: Mapping[str, str]) -> Trigger:
     names = [name for name in TRIGGER_PARSERS if name in values]
     if names and kind.scope != "request":
-        raise ValueError(f"{kind.name} has occasions of its own: leave {names[0]} out")
+        raise UsageError(f"{kind.name} has occasions of its own: leave {names[0]} out")
     conditions = {name: _parse_value(name, values[name], TRIGGER_PARSERS[name]) for name in names}
     count_names = [name for name in ("nth", "first", "every") if name in conditions]
     if len(count_names) > 1:
-        raise ValueError(f"{count_names[0]} and {count_names[1]} both count: keep one of them")
+        raise UsageError(f"{count_names[0]} and {count_names[1]} both count: keep one of them")
     if "per" in conditions and not count_names:
-        raise ValueError("per says what nth, first and every count: give one of them, too")
+        raise UsageError("per says what nth, first and every count: give one of them, too")
     return Trigger(**conditions)
 
 
 def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
     patterns = {name: values[name] for name in SELECTOR_NAMES if name in values}
     if patterns and kind.scope == "listener":
-        raise ValueError(f"{kind.name} is for all clients alike: leave {next(iter(patterns))} out")
+        raise UsageError(f"{kind.name} is for all clients alike: leave {next(iter(patterns))} out")
     streams = patterns.pop("stream", None)
     for name, pattern in patterns.items():
         if not pattern:
-            raise ValueError(f"{name} is empty: name one, or a pattern such as gpt-4*")
+            raise UsageError(f"{name} is empty: name one, or a pattern such as gpt-4*")
         if len(pattern) > _MAX_PATTERN_CHARS:
-            raise ValueError(f"{name} is longer than {_MAX_PATTERN_CHARS} characters")
+            raise UsageError(f"{name} is longer than {_MAX_PATTERN_CHARS} characters")
         if pattern.count("*") > _MAX_STARS:
-            raise ValueError(f"{name} has more than {_MAX_STARS} stars")
+            raise UsageError(f"{name} has more than {_MAX_STARS} stars")
     if "dialect" in patterns:
         pattern = patterns["dialect"]
         dialect_names = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
         if not any(matches_pattern(name, pattern) for name in dialect_names):
-            raise ValueError(f"there is no dialect {pattern}; {name_hint(pattern, dialect_names)}")
+            raise UsageError(f"there is no dialect {pattern}; {name_hint(pattern, dialect_names)}")
     return Selector(
         **patterns,
         streams=streams if streams is None else _parse_value("stream", streams, parse_bool),
@@ -220,9 +214,9 @@ def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
 def _split_terms(text: str) -> tuple[str, dict[str, str]]:
     """The fault's name and the values of the terms by name, of a text such as `reset,after=3`."""
     if len(text) > _MAX_RULE_CHARS:
-        raise ValueError(f"it is longer than {_MAX_RULE_CHARS} characters")
+        raise UsageError(f"it is longer than {_MAX_RULE_CHARS} characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("it holds bytes that are no UTF-8")
+        raise UsageError("it holds bytes that are no UTF-8")
     raw_terms: list[str] = []
     start = 0
     while True:
@@ -233,22 +227,22 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
             break
         if text[end] != ",":
             unclosed = "quote" if text[end] == '"' else "parenthesis"
-            raise ValueError(f"a {unclosed} is not closed")
+            raise UsageError(f"a {unclosed} is not closed")
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise ValueError("write the name of a fault first, such as reset,after=3")
+        raise UsageError("write the name of a fault first, such as reset,after=3")
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
         name, value = _normalize_name(raw_name.strip()), value.strip()
         if not equals or _NAME_PATTERN.fullmatch(name) is None:
-            raise ValueError(
+            raise UsageError(
                 f"'{printable_excerpt(term, _MAX_SHOWN_CHARS)}' is no term: write name=value, and "
                 "put a value that holds a comma in double quotes"
             )
         if name in values:
-            raise ValueError(f"{name} is given twice")
+            raise UsageError(f"{name} is given twice")
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         values[name] = value

@@ -282,7 +282,7 @@ class FaultKind:
     """A short phrase for lists of faults."""
     make_mechanism: Callable[..., Mechanism]
     """How the fault is applied, given its arguments by name; a Python keyword as a name gets a
-    trailing underscore.  Raises `ValueError`, with a sentence, where the arguments do not fit
+    trailing underscore.  Raises `UsageError`, with a sentence, where the arguments do not fit
     together."""
     arguments: Mapping[str, FaultArgument] = field(default_factory=dict)
     allowed_locations: frozenset[str] = frozenset()

@@ -114,7 +114,7 @@ class FaultRule:
     """How the fault is applied."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError`, with a sentence, where the arguments do not fit together."""
+        """Raises `UsageError`, with a sentence, where the arguments do not fit together."""
         mechanism = self.kind.make_mechanism(**self.arguments)
         if self.location is None and isinstance(mechanism, OneShot):
             mechanism = mechanism.without_location or mechanism

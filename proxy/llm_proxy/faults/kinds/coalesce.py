@@ -18,16 +18,9 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultEffect,
     FaultKind,
-    Mechanism,
     StreamPosition,
     Transform,
 )
-
-
-def _coalesce(events: int | None = None) -> Mechanism:
-    if events == 0:
-        raise ValueError("events must be 1 or more")
-    return Transform(lambda position: _CoalesceTransform(events, position))
 
 
 class _CoalesceTransform(ActionTransform):
@@ -82,10 +75,10 @@ KIND = FaultKind(
     "coalesce",
     FaultEffect.SLOWED,
     "what came bit by bit comes at once",
-    _coalesce,
+    lambda events=None: Transform(lambda position: _CoalesceTransform(events, position)),
     {
         "events": FaultArgument(
-            unit_parsers.parse_count, "messages of a write; all of them if left out"
+            unit_parsers.parse_positive_count, "messages of a write; all of them if left out"
         )
     },
     allowed_locations=ALL_LOCATIONS,

@@ -15,23 +15,15 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultEffect,
     FaultKind,
-    Mechanism,
     edit_messages,
 )
-
-
-def _drop(count: int) -> Mechanism:
-    if count < 1:
-        raise ValueError("count must be 1 or more")
-    return edit_messages(lambda _: (), count)
-
 
 KIND = FaultKind(
     "drop",
     FaultEffect.ALTERED,
     "messages are left out",
-    _drop,
-    {"count": FaultArgument(unit_parsers.parse_count, "how many", "1")},
+    lambda count: edit_messages(lambda _: (), count),
+    {"count": FaultArgument(unit_parsers.parse_positive_count, "how many", "1")},
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,
     example="drop,after=2",

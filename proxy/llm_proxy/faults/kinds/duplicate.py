@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy import unit_parsers
+from llm_proxy.errors import UsageError
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     STREAM_CODECS,
@@ -32,7 +33,7 @@ _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024
 
 def _duplicate(count: int) -> Mechanism:
     if not 1 <= count <= _MAX_COPIES:
-        raise ValueError(f"count must be from 1 to {_MAX_COPIES}")
+        raise UsageError(f"count must be from 1 to {_MAX_COPIES}")
 
     def repeat_message(position: StreamPosition) -> list[bytes]:
         if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:

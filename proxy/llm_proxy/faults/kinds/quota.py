@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from llm_proxy import unit_parsers
 from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
+from llm_proxy.errors import UsageError
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.error_responses import http_error_response
 from llm_proxy.faults.kind import (
@@ -42,9 +43,9 @@ from llm_proxy.pacing.tokens import count_output_chars
 
 def _quota(window: float, requests: int | None = None, tokens: int | None = None) -> Mechanism:
     if requests is None and tokens is None:
-        raise ValueError("quota needs requests or tokens: how many are allowed in a window")
-    if 0 in (requests, tokens) or window <= 0:
-        raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
+        raise UsageError("quota needs requests or tokens: how many are allowed in a window")
+    if window <= 0:
+        raise UsageError("a quota for no time lets nothing in")
     return MeteredFault(lambda: _QuotaMeter(window, requests, tokens))
 
 
@@ -154,10 +155,10 @@ KIND = FaultKind(
     _quota,
     {
         "requests": FaultArgument(
-            unit_parsers.parse_count, "how many requests are allowed in a window"
+            unit_parsers.parse_positive_count, "how many requests are allowed in a window"
         ),
         "tokens": FaultArgument(
-            unit_parsers.parse_count, "how many tokens are allowed in a window"
+            unit_parsers.parse_positive_count, "how many tokens are allowed in a window"
         ),
         "window": FaultArgument(unit_parsers.parse_duration_ms, "how long a window is", "60s"),
     },

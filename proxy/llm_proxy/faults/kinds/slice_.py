@@ -14,6 +14,7 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
+from llm_proxy.errors import UsageError
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     ActionTransform,
@@ -30,7 +31,7 @@ _MAX_WRITES: Final = 100_000
 
 def _slice(size: int, delay: float) -> Mechanism:
     if size < 1:
-        raise ValueError("size must be 1 byte or more")
+        raise UsageError("size must be 1 byte or more")
     return Transform(lambda position: _SliceTransform(size, delay, position.at_ms))
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Send, Wait
+from llm_proxy.errors import UsageError
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     FaultArgument,
@@ -36,9 +37,9 @@ _MAX_KEEP_ALIVES: Final = 100_000
 
 def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
     if interval < _MIN_INTERVAL_MS:
-        raise ValueError(f"interval must be {_MIN_INTERVAL_MS:g}ms or more")
+        raise UsageError(f"interval must be {_MIN_INTERVAL_MS:g}ms or more")
     if (for_ or 0) / interval > _MAX_KEEP_ALIVES:
-        raise ValueError(f"for must be at most {_MAX_KEEP_ALIVES} times the interval")
+        raise UsageError(f"for must be at most {_MAX_KEEP_ALIVES} times the interval")
 
     def send_keep_alives(position: StreamPosition) -> InjectedActions:
         position.require_head()

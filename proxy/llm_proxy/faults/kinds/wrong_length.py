@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Burst
+from llm_proxy.errors import UsageError
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.kind import (
     FaultArgument,
@@ -27,7 +28,7 @@ from llm_proxy.faults.kind import (
 
 def _wrong_length(by: int) -> Mechanism:
     if by < 1:
-        raise ValueError("by must be 1 byte or more")
+        raise UsageError("by must be 1 byte or more")
 
     def with_longer_body(head: ResponseHead) -> ResponseHead:
         return replace(head, content_length=(head.content_length or 0) + by)
