@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from fault_injection import (
     apply_faults,
     apply_faults_live,
     encoded_response,
+    request_faults,
     response_burst,
     sent_body,
     split_at,
@@ -141,6 +143,22 @@ def test_the_end_of_a_stream_comes_late_and_nothing_else(framing: str, is_live: 
         len(encoded_response(request).framed_messages),
         len(sent_body(burst)),
     )
+
+
+def test_a_long_stream_passes_at_once_and_is_not_kept_to_its_late_end() -> None:
+    request = turn_request()
+    chain = request_faults(request, "slow-close,by=1s").build_rewriter_chain()
+    chain.feed([Begin(encoded_response(request).head)])
+    tracemalloc.start()
+    try:
+        for number in range(128):
+            piece = Send(b"data: %01016d\n\n" % number * 64)
+            assert chain.feed([piece]) == [piece]
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1024 * 1024  # of 8 MiB
+    assert chain.close() == [Wait(1000)]
 
 
 def test_a_stream_that_breaks_off_has_no_late_end() -> None:

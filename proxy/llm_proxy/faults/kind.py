@@ -71,7 +71,10 @@ class AtEvent:
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """At the clean end of the body.  No rule can give it: it is the default of some faults."""
+    """At the clean end of the body.  No rule can give it: it is the default of some faults.
+
+    The messages before it are counted and not kept: in `StreamPosition` they are empty.
+    """
 
 
 StreamLocation = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent | AtEnd

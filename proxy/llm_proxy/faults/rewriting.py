@@ -58,8 +58,10 @@ class BufferedBody:
     Offsets are in bytes from the beginning of the body.
     """
 
-    def __init__(self, codec: str) -> None:
+    def __init__(self, codec: str, *, keeps_messages: bool = True) -> None:
+        """Without `keeps_messages`, each of `messages` is empty."""
         self._codec = framing.new_codec(codec)
+        self._keeps_messages = keeps_messages
         self._held_actions: deque[Action] = deque()
         self._open_message = bytearray()
         """The bytes after the last complete message."""
@@ -87,7 +89,7 @@ class BufferedBody:
     def _complete_messages(self, messages: list[bytes]) -> None:
         """Moves these messages from the open one to the complete ones."""
         for message in messages:
-            self.messages.append(message)
+            self.messages.append(message if self._keeps_messages else b"")
             self.boundaries.append(self.boundaries[-1] + len(message))
             del self._open_message[: len(message)]
 
@@ -280,7 +282,8 @@ class RuleRewriter:
         except FaultNotApplicable as error:
             self._applied_rule.not_applicable_reason = str(error)
             return []
-        self._body = BufferedBody(self._codec)
+        is_at_end = isinstance(self._location, AtEnd)
+        self._body = BufferedBody(self._codec, keeps_messages=not is_at_end)
         return self._release_to_location()
 
     def _check_applicable(self, head: ResponseHead) -> None:
