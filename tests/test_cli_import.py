@@ -7,8 +7,11 @@ from pathlib import Path
 
 from cli_process import CommandResult, run_command
 from in_process_proxy import load_cassettes, proxy
+from llm_proxy.importing import ImportSettings
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.importing import assign_session_names
+from llm_proxy.routing import RoutingSettings
+from llm_proxy.shell.importing import Importer, assign_session_names
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request, send_request
 from test_importing_formats import REQUEST_BODY, STREAM, VCR, flow, har
@@ -49,6 +52,26 @@ async def test_what_was_imported_is_replayed(tmp_path: Path) -> None:
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         response = await send_request(replaying.url, CHAT_REQUEST)
     assert (response.status, response.body) == (200, STREAM.encode())
+
+
+def test_imports_at_the_same_time_give_no_two_takes_of_a_request_one_number(tmp_path: Path) -> None:
+    root = tmp_path / "cassettes"
+    routing = RoutingSettings(match_rules=parse_rules(["ignore=$.model"]))
+    settings = ImportSettings(routing, "llm-proxy 1", "2026-01-01T00:00:00.000Z")
+    importers = [Importer(Library(root), settings) for _ in range(2)]
+    for importer, model in zip(importers, ("gpt-4o", "gpt-5"), strict=True):
+        path = tmp_path / f"{model}.yaml"
+        path.write_text(vcr_with_two_responses("one", "two").replace("gpt-4o", model))
+        [report] = importer.import_files([path])
+        assert report.status == "imported"
+
+    assert [path.rpartition("-")[2] for path in take_paths(tmp_path)] == [
+        "1.jsonl",
+        "2.jsonl",
+        "3.jsonl",
+        "4.jsonl",
+    ]
+    Library(root).refresh()
 
 
 async def test_repeats_become_takes_in_the_order_of_the_file(tmp_path: Path) -> None:
