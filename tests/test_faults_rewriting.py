@@ -24,7 +24,7 @@ from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults import rewriting
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
-from llm_proxy.faults.rewriting import RewritingTooExpensive, rewrite_response
+from llm_proxy.faults.rewriting import RewritingTooExpensive
 
 FRAMINGS = st.sampled_from(list(DIALECTS_BY_FRAMING))
 CUTS = st.lists(st.integers(0, 4000), max_size=30)
@@ -209,7 +209,7 @@ def test_rules_that_are_too_expensive_together_raise() -> None:
     with pytest.raises(
         RewritingTooExpensive, match="the rules of this answer make too much work together"
     ):
-        rewrite_response(response_burst(encoded_response(request)), chain)
+        chain.rewrite_response(response_burst(encoded_response(request)))
 
 
 @pytest.mark.parametrize("is_live", [False, True])

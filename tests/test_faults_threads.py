@@ -12,11 +12,10 @@ from fault_injection import encoded_response, response_burst, routed_request, tu
 from llm_proxy.actions import ActionSource, Burst, Send
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.rewriting import RewriterChain, rewrite_response
+from llm_proxy.faults.rewriting import RewriterChain
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.shell.server import fault_middleware
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
 
 
@@ -40,11 +39,13 @@ async def test_a_large_response_is_rewritten_in_another_thread(
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def record_thread(burst: Burst, chain: RewriterChain) -> Burst:
-        threads.append(threading.current_thread())
-        return rewrite_response(burst, chain)
+    rewrite_response = RewriterChain.rewrite_response
 
-    monkeypatch.setattr(fault_middleware, "rewrite_response", record_thread)
+    def record_thread(chain: RewriterChain, burst: Burst) -> Burst:
+        threads.append(threading.current_thread())
+        return rewrite_response(chain, burst)
+
+    monkeypatch.setattr(RewriterChain, "rewrite_response", record_thread)
     request = turn_request()
     call, response = routed_request(request), encoded_response(request)
     first, *_, last = response.framed_messages

@@ -25,7 +25,7 @@ from llm_proxy.faults.kind import (
     ReplaceResponse,
     Transform,
 )
-from llm_proxy.faults.rewriting import RewriterChain, RuleRewriter, rewrite_response
+from llm_proxy.faults.rewriting import RewriterChain, RuleRewriter
 from llm_proxy.faults.rule import ActiveRule, AppliedRule, FaultRule, ScenarioRule, Selector
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import RequestCounter
@@ -244,7 +244,7 @@ class RequestFaults:
 
     def rewrite_response(self, burst: Burst) -> Burst:
         """Applies the rules to a complete response."""
-        return rewrite_response(burst, self.build_rewriter_chain())
+        return self.build_rewriter_chain().rewrite_response(burst)
 
     def build_rewriter_chain(self) -> RewriterChain:
         """The chain that applies the rules to the response that has begun."""

@@ -1,9 +1,8 @@
 """Rewrites the actions of a response by the rules that apply to it.
 
-`BufferedBody`     the bytes of a body that are held or released, and where its messages end
-`RuleRewriter`     one rule: the actions before its location, at it, and after it
-`RewriterChain`    several rules on a response that arrives bit by bit
-`rewrite_response` several rules on a complete response
+`BufferedBody`   the bytes of a body that are held or released, and where its messages end
+`RuleRewriter`   one rule: the actions before its location, at it, and after it
+`RewriterChain`  several rules, on a response that arrives bit by bit or is complete
 """
 
 from __future__ import annotations
@@ -508,51 +507,45 @@ class RewriterChain:
         """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
         return [] if self.is_over else self._pass_on([], is_end=True)
 
+    def rewrite_response(self, burst: Burst) -> Burst:
+        """The actions that replace a complete response.  Raises `RewritingTooExpensive`.
+
+        The declared length is adapted for rules whose `changes_length` is set.
+        """
+        return tuple(self._pass_on(list(burst), is_end=True, is_whole=True))
+
     def _pass_on(
-        self, actions: list[Action], first_index: int = 0, *, is_end: bool = False
+        self,
+        actions: list[Action],
+        first_index: int = 0,
+        *,
+        is_end: bool = False,
+        is_whole: bool = False,
     ) -> list[Action]:
-        """Passes actions through the rules from one on; closes them where the response ends."""
+        """Passes actions through the rules from one on; closes them where the response ends.
+
+        With `is_whole` the actions are the complete response.
+        """
         for rewriter in self.rewriters[first_index:]:
             self._rewritten_count += len(actions)
             if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
                 raise RewritingTooExpensive
-            output: list[Action] = []
-            for action in actions:
-                output += rewriter.feed(action)
+            body_bytes = _body_byte_count(actions)
+            if is_whole:
+                rewriter.total_bytes = body_bytes
+            output = list(chain.from_iterable(map(rewriter.feed, actions)))
             if is_end and not _ends_in_abort(actions):
                 output += rewriter.close()
-            self._added_bytes += _body_byte_count(output) - _body_byte_count(actions)
+            added_bytes = _body_byte_count(output) - body_bytes
+            self._added_bytes += added_bytes
             if self._added_bytes > _MAX_ADDED_BYTES:
                 raise RewritingTooExpensive
+            if is_whole and rewriter.changes_length and not _ends_in_abort(output):
+                output = [_with_longer_body(action, added_bytes) for action in output]
             is_end = is_end or rewriter.is_over
             actions = output
         self.is_over = is_end
         return actions
-
-
-def rewrite_response(burst: Burst, rewriter_chain: RewriterChain) -> Burst:
-    """Applies the rules to a complete response.
-
-    The declared length is adapted for rules whose `changes_length` is set.  Raises
-    `RewritingTooExpensive`.
-    """
-    rewritten_count, max_bytes = 0, _body_byte_count(burst) + _MAX_ADDED_BYTES
-    for rewriter in rewriter_chain.rewriters:
-        rewritten_count += len(burst)
-        if rewritten_count > _MAX_REWRITTEN_ACTIONS:
-            raise RewritingTooExpensive
-        rewriter.total_bytes = _body_byte_count(burst)
-        output = list(chain.from_iterable(map(rewriter.feed, burst)))
-        if not _ends_in_abort(output):
-            output += rewriter.close()
-        output_bytes = _body_byte_count(output)
-        if output_bytes > max_bytes:
-            raise RewritingTooExpensive
-        if rewriter.changes_length and not _ends_in_abort(output):
-            added_bytes = output_bytes - rewriter.total_bytes
-            output = [_with_longer_body(action, added_bytes) for action in output]
-        burst = tuple(output)
-    return burst
 
 
 def _ends_in_abort(actions: Sequence[Action]) -> bool:

@@ -18,7 +18,7 @@ from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError, printabl
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.engine import FaultEngine, RequestFaults
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.faults.rewriting import RewriterChain, RewritingTooExpensive, rewrite_response
+from llm_proxy.faults.rewriting import RewriterChain, RewritingTooExpensive
 from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import (
     SpoiledResponses,
@@ -310,8 +310,8 @@ async def _rewrite_whole_response(
     try:
         if body_bytes > _OFFLOAD_RESPONSE_BYTES or len(chain.rewriters) > _MAX_INLINE_REWRITERS:
             # Other streams are not blocked meanwhile.
-            return await asyncio.to_thread(rewrite_response, source, chain)
-        return rewrite_response(source, chain)
+            return await asyncio.to_thread(chain.rewrite_response, source)
+        return chain.rewrite_response(source)
     except RewritingTooExpensive as error:
         request_faults.mark_skipped(str(error))
         return source
