@@ -45,9 +45,9 @@ from llm_proxy.shell.importing import (
     ImportStatus,
     assign_session_names,
     find_files,
-    timestamp_now,
 )
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.cassette_filer import timestamp_now
 from llm_proxy.version import __version__
 
 _COLUMNS: Final = (

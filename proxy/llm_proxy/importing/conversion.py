@@ -45,7 +45,6 @@ Decompress = Callable[[str, bytes], bytes | None]
 the body does not have it."""
 
 _CONTENT_ENCODING: Final = "content-encoding"
-_STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", eventstream.CODEC_NAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ def convert_to_cassette(
         routed.dialect.codec_name(routed.decompressed_request, head), exchange.response_body
     )
     # A body framing of HTTP/1.1, whichever HTTP version the source had.
-    if head.framing == "close" and codec in _STREAM_CODECS:
+    if head.framing == "close" and codec != "whole":
         head = replace(head, framing="chunked", content_length=None)
     elif head.framing == "close" or (
         head.framing == "length" and is_clean and not exchange.removed_content_coding

@@ -13,6 +13,7 @@ import re
 import zlib
 from base64 import b64decode
 from contextlib import suppress
+from io import BytesIO
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -148,19 +149,14 @@ def _parse_json_lines(text: bytes) -> list[Any] | None:
 
     Raises `UnreadableFile` where a later line is none.
     """
-    first_line, line_end, _ = text.partition(b"\n")
-    if not line_end:
-        return None
-    try:
-        orjson.loads(first_line)
-    except ValueError:
-        return None
     documents: list[Any] = []
-    for number, line in enumerate(text.split(b"\n"), 1):
+    for number, line in enumerate(BytesIO(text), 1):
         if line.strip():
             try:
                 documents.append(orjson.loads(line))
             except ValueError as error:
+                if number == 1:
+                    return None
                 raise UnreadableFile(f"line {number}: it is no valid JSON: {error}") from None
     return documents
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -335,8 +334,3 @@ def _decompress(coding: str, body: bytes) -> bytes | None:
     except InvalidContentCoding as error:
         raise ValueError(str(error)) from None
     return bytes(decompressed)
-
-
-def timestamp_now() -> str:
-    """The current time in the format of a cassette's line 1."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
