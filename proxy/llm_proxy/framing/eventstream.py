@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.framing.whole import take_pieces
+
 CODEC_NAME: Final = "eventstream"
 """The name of this codec in `CODECS` and in cassettes."""
 
@@ -77,25 +79,18 @@ class EventStreamSplitter:
             elif not self._missing_bytes:
                 size = frame_size(self._prelude) or _UNBOUNDED_BYTES
                 self._in_prelude, self._missing_bytes = False, size - PRELUDE_BYTES
-            messages += self._take_messages(1 if has_frame_ended else self._limit)
+            min_bytes = 1 if has_frame_ended else self._limit
+            messages += take_pieces(self._pending, self._limit, min_bytes)
         return messages
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
         self._begin_frame()
-        return self._take_messages(1)
+        return take_pieces(self._pending, self._limit, 1)
 
     def _begin_frame(self) -> None:
         self._prelude.clear()
         self._in_prelude, self._missing_bytes = True, PRELUDE_BYTES
-
-    def _take_messages(self, at_least: int) -> list[bytes]:
-        """Remove messages from the front while `at_least` bytes or more are pending."""
-        messages: list[bytes] = []
-        while len(self._pending) >= at_least:
-            messages.append(bytes(self._pending[: self._limit]))
-            del self._pending[: self._limit]
-        return messages
 
 
 def frame_size(prelude: bytes | bytearray) -> int | None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from llm_proxy.framing.whole import take_pieces
+
 # The states of the scanner.  Each is a pattern of all up to the next significant byte, its group.
 # One match skips at most 100 strings or escapes: they take memory until it ends.
 _BEFORE_ARRAY: Final = re.compile(rb"[ \t\r\n\xef\xbb\xbf]*+(.)", re.DOTALL)
@@ -37,29 +39,25 @@ class JsonArraySplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes as they arrive; return the messages that are complete."""
         self._pending += data
+        pending, limit = self._pending, self._limit
         messages: list[bytes] = []
         start = 0
-        for end in self._element_ends():
-            messages += self._limited_pieces(start, end)
-            start = end
-        return messages + self._trim_pending(start)
+        while match := self._state.match(pending, self._scan_offset):
+            self._scan_offset = end = match.end()
+            if self._consume_byte(match[1]):
+                messages += take_pieces(pending[start:end], limit, 1)
+                start = end
+        escaped_bytes = max(self._scan_offset - len(pending), 0)
+        del pending[:start]
+        messages += take_pieces(pending, limit, limit)
+        self._scan_offset = len(pending) + escaped_bytes
+        return messages
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
-        rest = bytes(self._pending)
-        self._pending.clear()
         self._scan_offset = self._depth = 0
         self._state = _BEFORE_ARRAY
-        return [rest] if rest else []
-
-    def _element_ends(self) -> list[int]:
-        ends: list[int] = []
-        while match := self._state.match(self._pending, self._scan_offset):
-            self._scan_offset = match.end()
-            if self._consume_byte(match[1]):
-                ends.append(match.end())
-        self._scan_offset = max(self._scan_offset, len(self._pending))
-        return ends
+        return take_pieces(self._pending, self._limit, 1)
 
     def _consume_byte(self, byte: bytes) -> bool:
         """Update the state by a byte; return whether it ends an element of the array."""
@@ -78,15 +76,3 @@ class JsonArraySplitter:
         else:
             self._state = _IN_ARRAY
         return False
-
-    def _trim_pending(self, start: int) -> list[bytes]:
-        full_bytes = (len(self._pending) - start) // self._limit * self._limit
-        oversized_pieces = self._limited_pieces(start, start + full_bytes)
-        del self._pending[: start + full_bytes]
-        self._scan_offset -= start + full_bytes
-        return oversized_pieces
-
-    def _limited_pieces(self, start: int, end: int) -> list[bytes]:
-        """The pending bytes between two offsets, in pieces of at most the limit."""
-        pending, limit = self._pending, self._limit
-        return [bytes(pending[at : min(at + limit, end)]) for at in range(start, end, limit)]

@@ -7,6 +7,8 @@ from typing import Final
 
 import orjson
 
+from llm_proxy.framing.whole import take_pieces
+
 _STREAM_START: Final = re.compile(rb"\s*+(\{[^\n]*+)\n\s*+\{")
 """The first of several lines that begin with `{`."""
 
@@ -24,24 +26,13 @@ class NdjsonSplitter:
         lines: list[bytes] = []
         for end in ends:
             self._pending += end + b"\n"
-            lines += self._take_lines(1)
+            lines += take_pieces(self._pending, self._limit, 1)
         self._pending += rest
-        return lines + self._take_lines(self._limit)
+        return lines + take_pieces(self._pending, self._limit, self._limit)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
-        return self._take_lines(1)
-
-    def _take_lines(self, min_bytes: int) -> list[bytes]:
-        """Remove messages from the front while at least `min_bytes` are pending."""
-        pending, limit = self._pending, self._limit
-        start = 0
-        lines: list[bytes] = []
-        while len(pending) - start >= min_bytes:
-            lines.append(bytes(pending[start : start + limit]))
-            start += limit
-        del pending[:start]
-        return lines
+        return take_pieces(self._pending, self._limit, 1)
 
 
 def begins_ndjson(start: bytes) -> bool:

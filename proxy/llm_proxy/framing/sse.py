@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.framing.whole import take_pieces
+
 CONTENT_TYPE: Final = "text/event-stream"
 DONE_DATA: Final = b"[DONE]"
 """The data of the last event of many streams."""
@@ -55,32 +57,25 @@ class SseSplitter:
             if match.start() > self._line_start:
                 self._has_nonblank_line = True
             elif self._has_nonblank_line:
-                messages += [
-                    bytes(pending[at : min(at + self._limit, end)])
-                    for at in range(start, end, self._limit)
-                ]
+                messages += take_pieces(pending[start:end], self._limit, 1)
                 start, self._has_nonblank_line = end, False
             self._line_start = end
         return messages + self._trim_pending(start)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
-        rest = bytes(self._pending)
-        self._pending.clear()
         self._scan_offset = self._line_start = 0
         self._has_nonblank_line = False
-        return [rest] if rest else []
+        return take_pieces(self._pending, self._limit, 1)
 
     def _trim_pending(self, start: int) -> list[bytes]:
         pending = self._pending
-        scannable_bytes = len(pending) - (1 if pending[-1:] == b"\r" else 0)
-        oversized_pieces: list[bytes] = []
-        while scannable_bytes - start >= self._limit:
-            oversized_pieces.append(bytes(pending[start : start + self._limit]))
-            start += self._limit
+        self._line_start -= len(pending)
         del pending[:start]
-        self._line_start -= start
-        self._scan_offset = scannable_bytes - start
+        unscanned_bytes = 1 if pending[-1:] == b"\r" else 0
+        oversized_pieces = take_pieces(pending, self._limit, self._limit + unscanned_bytes)
+        self._line_start += len(pending)
+        self._scan_offset = len(pending) - unscanned_bytes
         return oversized_pieces
 
 

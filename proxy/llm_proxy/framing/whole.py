@@ -13,15 +13,22 @@ class WholeBodySplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes as they arrive; return the pieces that are full."""
         self._pending += data
-        pending, limit = self._pending, self._limit
-        full_pieces = [
-            bytes(pending[at : at + limit]) for at in range(0, len(pending) - limit, limit)
-        ]
-        del pending[: len(full_pieces) * limit]
-        return full_pieces
+        return take_pieces(self._pending, self._limit, self._limit + 1)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining bytes."""
-        rest = bytes(self._pending)
-        self._pending.clear()
-        return [rest] if rest else []
+        return take_pieces(self._pending, self._limit, 1)
+
+
+def take_pieces(pending: bytearray, limit: int, min_bytes: int) -> list[bytes]:
+    """Remove pieces of `limit` bytes from the front while at least `min_bytes` are pending.
+
+    The last piece may be shorter.
+    """
+    start = 0
+    pieces: list[bytes] = []
+    while len(pending) - start >= min_bytes:
+        pieces.append(bytes(pending[start : start + limit]))
+        start += limit
+    del pending[:start]
+    return pieces
