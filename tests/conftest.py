@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ import judge_runner
 import thoroughness
 from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from thoroughness import quick_or_thorough
+
+AdvanceClock = Callable[[float], None]
 
 _LIVE_VARIABLES: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
 _KEPT_VARIABLES: Final = frozenset(("LLM_PROXY_CORPUS", thoroughness.VARIABLE, *_LIVE_VARIABLES))
@@ -165,3 +168,17 @@ def unreachable_url() -> Iterator[str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+async def advance_clock(monkeypatch: pytest.MonkeyPatch) -> AdvanceClock:
+    """Advance the event loop's clock by so many seconds in which the loop does not run."""
+    loop = asyncio.get_running_loop()
+    original_time, offset_s = loop.time, 0.0
+
+    def advance(seconds: float) -> None:
+        nonlocal offset_s
+        offset_s += seconds
+
+    monkeypatch.setattr(loop, "time", lambda: original_time() + offset_s)
+    return advance

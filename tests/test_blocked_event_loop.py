@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from conftest import AdvanceClock
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.shell.server import response_writer
@@ -22,22 +23,6 @@ from waiting import wait_until
 
 IDLE_TIMEOUT_S = 5.0
 """The upstream idle timeout in seconds; clients wait for 20 s by default."""
-
-AdvanceClock = Callable[[float], None]
-
-
-@pytest.fixture
-async def advance_clock(monkeypatch: pytest.MonkeyPatch) -> AdvanceClock:
-    """Advance the event loop's clock by so many seconds in which the loop does not run."""
-    loop = asyncio.get_running_loop()
-    original_time, offset_s = loop.time, 0.0
-
-    def advance(seconds: float) -> None:
-        nonlocal offset_s
-        offset_s += seconds
-
-    monkeypatch.setattr(loop, "time", lambda: original_time() + offset_s)
-    return advance
 
 
 async def _run_loop(iterations: int = 10) -> None:

@@ -5,6 +5,7 @@ The sample application is `chaos_app`; its defects are marked with the rules tha
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -12,6 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,14 +21,17 @@ from typing import Any, Final
 import pytest
 
 from cli_process import CommandResult, environment, run_command, running_command
+from conftest import AdvanceClock
+from in_process_proxy import settings
 from journal_documents import fault_entry, journal_document, request_entry
-from llm_proxy.chaos import FaultTrial, TrialOutcome, fault_plan
+from llm_proxy.chaos import ChaosRun, FaultTrial, TrialOutcome, fault_plan
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.journal_document import parse_journal
 from llm_proxy.shell.running import chaos as shell_chaos
-from llm_proxy.shell.running.chaos import CommandOutput
+from llm_proxy.shell.running.chaos import CommandOutput, TrialCommand, run_trials
+from llm_proxy.verdict.findings import FindingLevel
 from waiting import wait_for_first_line
 
 APP: Final = Path(__file__).parent / "chaos_app"
@@ -51,11 +56,11 @@ EXPECTED_FINDINGS: Final = {
 
 
 async def run_chaos(
-    folder: Path, *arguments: str, careful: bool = False, command: Sequence[str] = PYTEST
+    folder: Path, *arguments: str, careful: bool = False, command: Sequence[str] = SINGLE_REQUEST
 ) -> CommandResult:
     """Run `llm-proxy chaos` with these options."""
     shutil.copytree(APP, folder / "chaos_app", ignore=shutil.ignore_patterns("__pycache__"))
-    command_line = ("chaos", "--mock", MOCK, "--pace", "recorded", "--silence", "1.5", *arguments)
+    command_line = ("chaos", "--mock", MOCK, "--silence", "1.5", *arguments)
     env = {"CAREFUL": "1"} if careful else {}
     return await run_command(*command_line, "--", *command, folder=folder, env=env, timeout_s=120)
 
@@ -70,28 +75,43 @@ def finding_rules(trial: dict[str, Any]) -> set[str]:
     return {finding["rule"] for finding in trial["verdict"]["findings"]}
 
 
-@pytest.mark.long
-async def test_it_finds_the_defects_of_a_client(tmp_path: Path) -> None:
-    result = await run_chaos(tmp_path, *fault_options(*EXPECTED_FINDINGS), "--json")
+@pytest.mark.parametrize(
+    ("faults", "command"),
+    [
+        pytest.param(["status,code=503"], SINGLE_REQUEST, id="one"),
+        pytest.param(list(EXPECTED_FINDINGS), PYTEST, id="all", marks=pytest.mark.thorough),
+    ],
+)
+async def test_it_finds_the_defects_of_a_client(
+    tmp_path: Path, faults: list[str], command: Sequence[str]
+) -> None:
+    options = (*fault_options(*faults), "--pace", "recorded", "--json")
+    result = await run_chaos(tmp_path, *options, command=command)
     document = json.loads(result.stdout)
     baseline, *trials = document["trials"]
     assert (baseline["fault"], baseline["outcome"], baseline["requests"]) == (
         "no fault", "passed", 1,
     )  # fmt: skip
-    assert {trial["fault"]: finding_rules(trial) for trial in trials} == EXPECTED_FINDINGS
+    assert {trial["fault"]: finding_rules(trial) for trial in trials} == {
+        fault: EXPECTED_FINDINGS[fault] for fault in faults
+    }
     assert {trial["fault"]: trial["outcome"] for trial in trials} == dict.fromkeys(
-        EXPECTED_FINDINGS, "passed"
+        faults, "passed"
     ) | {"status,code=503": "failed"}
-    assert (result.exit_code, document["ok"], document["planned"]) == (
-        1,
-        False,
-        len(EXPECTED_FINDINGS),
-    )
+    assert (result.exit_code, document["ok"], document["planned"]) == (1, False, len(faults))
 
 
-@pytest.mark.long
-async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> None:
-    rules = [f"{rule},first=1" if "first" not in rule else rule for rule in EXPECTED_FINDINGS]
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(["truncate,after=4"], id="one"),
+        pytest.param(list(EXPECTED_FINDINGS), id="all", marks=pytest.mark.thorough),
+    ],
+)
+async def test_a_client_that_behaves_passes_under_each_fault(
+    tmp_path: Path, faults: list[str]
+) -> None:
+    rules = [f"{rule},first=1" if "first" not in rule else rule for rule in faults]
     rules.append("refuse,window=300ms")
     result = await run_chaos(
         tmp_path,
@@ -99,7 +119,6 @@ async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> 
         "--json",
         "--survive",
         careful=True,
-        command=SINGLE_REQUEST,
     )
     document = json.loads(result.stdout)
     assert [finding_rules(trial) for trial in document["trials"]] == [set()] * (1 + len(rules))
@@ -109,9 +128,7 @@ async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> 
 
 
 async def test_the_table_lists_each_fault_its_outcome_and_the_verdict(tmp_path: Path) -> None:
-    result = await run_chaos(
-        tmp_path, *fault_options("truncate,after=4", "drop,after=99"), command=SINGLE_REQUEST
-    )
+    result = await run_chaos(tmp_path, *fault_options("truncate,after=4", "drop,after=99"))
     header, *rows = [line.split("  ") for line in result.stdout.splitlines() if line]
     assert [head.strip() for head in header if head] == [
         "FAULT", "OUTCOME", "REQUESTS", "SECONDS", "VERDICT",
@@ -158,17 +175,37 @@ request = urllib.request.Request(url, body, {"Content-Type": "application/json"}
 try:
     urllib.request.urlopen(request, timeout=10).read()
 except OSError:
-    print("struck", file=open("struck", "w"), flush=True)
+    print("failed", file=open("failed", "w"), flush=True)
     time.sleep(60)
 """
 
 
-async def test_a_command_that_does_not_end_is_stopped_and_counts_as_wrong(tmp_path: Path) -> None:
-    command_line = (sys.executable, "-c", REQUEST_SCRIPT)
-    options = (*fault_options("reset"), "--timeout", "1.5", "--level", "error", "--json")
-    result = await run_chaos(tmp_path, *options, command=command_line)
-    trial = json.loads(result.stdout)["trials"][1]
-    assert (result.exit_code, trial["outcome"]) == (1, "hung")
+async def test_a_command_that_does_not_end_is_stopped_and_counts_as_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advance_clock: AdvanceClock
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = TrialCommand((sys.executable, "-c", REQUEST_SCRIPT), TIME_LIMIT_S)
+    scripted = settings(tmp_path, mock=MOCK, on_miss="scenario")
+
+    async def run() -> tuple[FaultTrial, ...]:
+        async with aclosing(run_trials(scripted, command, [parse_rule("reset")])) as trials:
+            return tuple([trial async for trial in trials])
+
+    running = asyncio.ensure_future(run())
+    await wait_for_first_line(tmp_path / "failed")
+    advance_clock(TIME_LIMIT_S)
+    trials = await running
+    chaos_run = ChaosRun(
+        command.arguments, trials, FindingLevel.ERROR, must_survive=False, planned_count=1
+    )
+    assert [trial.outcome for trial in trials] == [TrialOutcome.PASSED, TrialOutcome.HUNG]
+    assert chaos_run.failed_trials == trials[1:]
+
+
+async def test_a_command_that_does_not_end_without_any_fault_is_not_tried(tmp_path: Path) -> None:
+    result = await run_chaos(tmp_path, "--timeout", "0.2", command=("sleep", "600"))
+    assert result.exit_code == 1
+    assert "without any fault the command hung, stopped after" in result.stderr
 
 
 async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
@@ -183,7 +220,7 @@ async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
         REQUEST_SCRIPT,
     )
     async with running_command(*command_line, folder=tmp_path) as running:
-        await wait_for_first_line(tmp_path / "struck")
+        await wait_for_first_line(tmp_path / "failed")
         running.send(signal.SIGINT)
         result = await running.wait_for_end()
     assert result.exit_code == 130
@@ -191,19 +228,24 @@ async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
 
 
 IGNORES_SIGTERM: Final = """
-import os, signal, sys, time, urllib.request
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
-time.sleep(600)
+import os, signal, sys, time
+def write_pid(name):
+    print(os.getpid(), file=open(name, "w"), flush=True)
+signal.signal(signal.SIGTERM, lambda *_: write_pid("sigterm"))
+write_pid("started")
+while True:
+    time.sleep(600)
 """
-"""A process that only SIGKILL ends, and that writes its process id to a file."""
+"""A process that only SIGKILL ends; it writes a file at its start, and one at SIGTERM."""
 LEAVES_A_CHILD: Final = f"""
 import os, subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", {IGNORES_SIGTERM!r}, "left"])
-while not (os.path.exists("left") and open("left").read().strip()):
+subprocess.Popen([sys.executable, "-c", {IGNORES_SIGTERM!r}])
+while not (os.path.exists("started") and open("started").read().strip()):
     time.sleep(0.01)
 {{}}
 """
+TIME_LIMIT_S: Final = 600.0
+"""The time limit of a command; a test that waits for it advances the clock of the event loop."""
 
 
 def has_ended(process: int) -> bool:
@@ -219,26 +261,42 @@ def has_ended(process: int) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process by Linux's pidfd")
-@pytest.mark.parametrize("then", ["raise SystemExit(3)", "time.sleep(600)"])
-async def test_nothing_is_left_of_what_a_command_has_started(tmp_path: Path, then: str) -> None:
-    command_line = (sys.executable, "-c", LEAVES_A_CHILD.format(then))
-    result = await run_chaos(tmp_path, "--timeout", "1", command=command_line)
-    assert "without any fault the command" in result.stderr
-    assert has_ended(int((tmp_path / "left").read_text()))
+@pytest.mark.parametrize(
+    ("then", "code_and_timed_out"),
+    [("raise SystemExit(3)", (3, False)), ("time.sleep(600)", (128 + signal.SIGTERM, True))],
+    ids=["ends", "hangs"],
+)
+async def test_nothing_is_left_of_what_a_command_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, advance_clock: AdvanceClock,
+    then: str, code_and_timed_out: tuple[int, bool],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shell_chaos, "_TERMINATE_TIMEOUT_S", 0.1)
+    command = TrialCommand((sys.executable, "-c", LEAVES_A_CHILD.format(then)), TIME_LIMIT_S)
+    with (tmp_path / "output").open("w+b") as file:
+        running = asyncio.ensure_future(
+            shell_chaos._run_command(command, environment(tmp_path), CommandOutput(file))
+        )
+        pid = int(await wait_for_first_line(tmp_path / "started"))
+        if code_and_timed_out[1]:
+            advance_clock(TIME_LIMIT_S)
+        assert await running == code_and_timed_out
+    assert has_ended(pid)
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="tells processes by /proc")
 async def test_nothing_is_left_where_ctrl_c_comes_twice(tmp_path: Path) -> None:
-    command_line = (sys.executable, "-c", IGNORES_SIGTERM, str(tmp_path / "left"))
+    command_line = (sys.executable, "-c", IGNORES_SIGTERM)
     async with running_command(
         "chaos", "--mock", MOCK, "--", *command_line, folder=tmp_path
     ) as running:
-        await wait_for_first_line(tmp_path / "left")
+        await wait_for_first_line(tmp_path / "started")
         running.send(signal.SIGINT)
+        await wait_for_first_line(tmp_path / "sigterm")
         running.send(signal.SIGINT)
         result = await running.wait_for_end()
     assert result.exit_code == 130
-    assert has_ended(int((tmp_path / "left").read_text()))
+    assert has_ended(int((tmp_path / "started").read_text()))
 
 
 async def test_what_a_command_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
@@ -266,7 +324,7 @@ async def test_a_command_that_prints_much_is_reported_by_its_last_output(tmp_pat
         script = (
             "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
         )
-        command = shell_chaos.TrialCommand((sys.executable, "-c", script), 20.0)
+        command = TrialCommand((sys.executable, "-c", script), 20.0)
         assert await shell_chaos._run_command(command, environment(tmp_path), output) == (0, False)
         assert output.last_output().endswith("x 39\n")
 
