@@ -1,8 +1,9 @@
 """A process with all modules imported that forks for each command: see `forked_commands.py`.
 
-It listens on the Unix socket at the given path, and exits at the end of its stdin.  A request is
-one message: arguments, folder and environment as JSON, with the file descriptors of stdin, stdout
-and stderr.  The response is two lines: the command's process id and, at its end, its exit code.
+It listens on the Unix socket at the given path, and exits at the end of its stdin; the modules that
+are named behind the path are imported too.  A request is one message: the arguments of Python,
+folder and environment as JSON, with the file descriptors of stdin, stdout and stderr.  The response
+is two lines: the command's process id and, at its end, its exit code.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _PRELOADED_MODULES = (
 )  # fmt: skip
 
 
-def main(path: str) -> None:
+def main(path: str, *modules: str) -> None:
     """Fork for each connection, until stdin ends."""
     del sys.path[0]  # the tests' folder, which commands do not import from
-    for name in _PRELOADED_MODULES:
+    for name in (*_PRELOADED_MODULES, *modules):
         import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the supervisors
     with socket.socket(socket.AF_UNIX) as listener:
@@ -80,10 +81,14 @@ def _run_command(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["llm-proxy", *arguments]
     code = 1
     try:
-        runpy.run_module("llm_proxy", run_name="__main__", alter_sys=True)
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            runpy.run_path(arguments[0], run_name="__main__")
         code = 0
     except SystemExit as exit_error:
         code = exit_error.code if isinstance(exit_error.code, int) else 0
@@ -103,4 +108,4 @@ def _flush() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

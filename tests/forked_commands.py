@@ -99,12 +99,12 @@ async def start_forked(
 ) -> ForkedProcess:
     """Start `llm-proxy` with these arguments, in this folder and environment."""
     request = {
-        "arguments": list(arguments),
+        "arguments": ["-m", "llm_proxy", *arguments],
         "folder": str(folder),
         "environment": dict(environment),
     }
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(_fork_server_socket(os.getpid())))
+    connection.connect(str(fork_server_socket(os.getpid())))
     (out, child_out), (err, child_err) = os.pipe(), os.pipe()
     child_descriptors = (os.open(os.devnull, os.O_RDONLY), child_out, child_err)
     socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], child_descriptors)
@@ -113,6 +113,35 @@ async def start_forked(
     status_reader, writer = await asyncio.open_unix_connection(sock=connection)
     pid = int(await status_reader.readline())
     return ForkedProcess(pid, (await _reader(out), await _reader(err)), status_reader, writer)
+
+
+_FORKED_PROGRAM = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({socket!r})
+    request = {{
+        "arguments": [*{arguments}, *sys.argv[1:]],
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }}
+    socket.send_fds(connection, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
+    code = int(connection.makefile().readlines()[1])
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""A program that runs Python with these arguments, and its own, in a forked process."""
+
+
+def write_forked_programs(
+    folder: Path, programs: Mapping[str, Sequence[str]], *modules: str
+) -> None:
+    """Write programs that run Python with these arguments, and with these modules imported."""
+    path = str(fork_server_socket(os.getpid(), *modules))
+    for name, arguments in programs.items():
+        program = folder / name
+        program.write_text(
+            _FORKED_PROGRAM.format(python=sys.executable, socket=path, arguments=list(arguments))
+        )
+        program.chmod(0o755)
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:
@@ -125,11 +154,15 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 
 @cache
-def _fork_server_socket(_worker: int) -> Path:
-    """Start the forking process of this test worker, which ends with it; return its socket."""
+def fork_server_socket(_worker: int, *modules: str) -> Path:
+    """Start a forking process of this test worker, which ends with it; return its socket.
+
+    It has these modules imported besides llm-proxy.
+    """
     folder = Path(tempfile.mkdtemp(prefix="llm-proxy-tests-"))
+    script = str(Path(__file__).with_name("fork_server.py"))
     process = subprocess.Popen(
-        (sys.executable, str(Path(__file__).with_name("fork_server.py")), str(folder / "zygote")),
+        (sys.executable, script, str(folder / "zygote"), *modules),
         env={**os.environ, "PYTHONPATH": str(Path(llm_proxy.__file__).parents[1])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -12,7 +12,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from forked_commands import write_forked_programs
 from stub_upstream import chunked, upstream
+from thoroughness import is_thorough
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -31,7 +33,10 @@ def event(**delta: str) -> bytes:
 
 @pytest.fixture
 async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """Environment variables of a shell with a provider, an API key and an empty folder."""
+    """Environment variables of a shell with a provider, an API key and an empty folder.
+
+    On Linux, a daily run forks llm-proxy and Python from a process that has imported the SDK.
+    """
     pieces = [*(event(content=text) for text in ANSWER_PIECES), event(), b"data: [DONE]\n\n"]
     (tmp_path / "app.py").write_text(APP, "utf-8")
     (tmp_path / "test_rivers.py").write_text(TESTS, "utf-8")
@@ -42,9 +47,15 @@ async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
         name: value for name, value in os.environ.items() if not name.startswith(removed_prefixes)
     }
     inherited.pop("CI", None)
+    (tmp_path / "programs").mkdir()
+    if sys.platform == "linux" and not is_thorough():
+        programs = {"llm-proxy": ["-m", "llm_proxy"], "python": []}
+        write_forked_programs(tmp_path / "programs", programs, "openai")
     async with upstream(chunked(pieces, gap=0.01)) as provider:
         yield inherited | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}",
+            "PATH": os.pathsep.join(
+                [str(tmp_path / "programs"), str(Path(sys.executable).parent), inherited["PATH"]]
+            ),
             "OPENAI_API_KEY": "sk-of-a-reader",
             "LLM_PROXY_UPSTREAM": f"default={provider.url}",
             "XDG_STATE_HOME": str(tmp_path / "state"),
