@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -57,17 +58,20 @@ done
 """
 
 
+_FAKE_PIP: Final = """
+import sys
+if "install" in sys.argv:
+    sys.exit("ERROR: this pip installs nothing")
+"""
+"""A pip that works and has no settings: the real one takes longer to start than all else here."""
+
 _TOOLS: Final = ("bash", "cat", "chmod", "dirname", "env", "mkdir", "sh")
 """The programs that the scripts and the fake programs start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchCheckout:
-    """A scratch checkout with an isolated environment.
-
-    The environment has a fake uv, the programs of a bare system, and a pip that no file
-    configures, with an empty index.
-    """
+    """A scratch checkout with the programs of a bare system, and a fake uv and pip."""
 
     root: Path
     path_folder: Path
@@ -81,11 +85,21 @@ class ScratchCheckout:
             "XDG_CONFIG_HOME": str(self.root),
             "XDG_CONFIG_DIRS": str(self.root),
             "PATH": str(self.path_folder),
+            "PYTHONUSERBASE": str(self.user_base),
             "PIP_CONFIG_FILE": os.devnull,  # then pip reads no other file either
             "PIP_INDEX_URL": (self.root / "no-index").as_uri(),
             "PIP_NO_CACHE_DIR": "1",
             **self.extra_environment,
         }
+
+    @property
+    def user_base(self) -> Path:
+        """The folder of the packages that its user has installed: a fake pip."""
+        return self.root.with_name("user")
+
+    def use_real_pip(self) -> None:
+        """Use this machine's pip, configured by no file and with an empty index."""
+        self.extra_environment["PYTHONNOUSERSITE"] = "1"
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a launcher as a user would, from the root of the checkout."""
@@ -125,4 +139,12 @@ def make_scratch_checkout(folder: Path) -> ScratchCheckout:
         (path_folder / tool).symlink_to(shutil.which(tool) or f"no {tool} on PATH")
     (path_folder / "uv").write_text(_FAKE_UV)
     (path_folder / "uv").chmod(0o755)
-    return ScratchCheckout(root, path_folder)
+    checkout = ScratchCheckout(root, path_folder)
+    user_packages = sysconfig.get_path(
+        "purelib", sysconfig.get_preferred_scheme("user"), {"userbase": str(checkout.user_base)}
+    )
+    pip = Path(user_packages, "pip", "__main__.py")
+    pip.parent.mkdir(parents=True)
+    pip.with_name("__init__.py").touch()
+    pip.write_text(_FAKE_PIP)
+    return checkout

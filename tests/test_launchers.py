@@ -220,6 +220,7 @@ def test_waiting_for_an_installer_ends_with_a_launcher_that_starts_none(
 
 
 def test_the_real_pip_alone_makes_an_environment_that_works(checkout: ScratchCheckout) -> None:
+    checkout.use_real_pip()
     (checkout.path_folder / "uv").unlink()
     checkout.extra_environment["PIP_NO_INDEX"] = "1"
     project = checkout.root / "pyproject.toml"
