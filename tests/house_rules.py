@@ -11,6 +11,7 @@ import gc
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import Path
@@ -157,24 +158,27 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def source_imports(source: Source) -> Iterator[Import]:
+@cache
+def source_imports(source: Source) -> tuple[Import, ...]:
     """Every import of a source, also inside functions."""
+    nodes = [*ast.walk(source.tree)]
     type_checking_nodes = {
         inner
-        for node in ast.walk(source.tree)
+        for node in nodes
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            prefix = (
-                "." * node.level + f"{node.module or ''}."
-                if isinstance(node, ast.ImportFrom)
-                else ""
-            )
-            for alias in node.names:
-                yield Import(prefix + alias.name, node.lineno, node in type_checking_nodes)
+    return tuple(
+        Import(_origin(node) + alias.name, node.lineno, node in type_checking_nodes)
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    )
+
+
+def _origin(node: ast.Import | ast.ImportFrom) -> str:
+    return f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
 
 
 def _modules(sources: Sequence[Source]) -> frozenset[str]:

@@ -10,6 +10,7 @@ import pytest
 
 import house_rules
 import llm_proxy
+from case_tables import each_row
 from house_rules import Source, parse_source
 
 Rule = Callable[[Sequence[Source]], Iterator[str]]
@@ -33,7 +34,7 @@ def package() -> tuple[Source, ...]:
 
 
 @pytest.mark.shows("001-05")
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@each_row("rule", RULES, ids=[rule.__name__ for rule in RULES])
 def test_the_package_keeps_the_rule(package: tuple[Source, ...], rule: Rule) -> None:
     breaches = list(rule(package))
 
@@ -170,7 +171,7 @@ def parse_sources(texts: dict[str, str]) -> list[Source]:
     ]
 
 
-@pytest.mark.parametrize(("rule", "texts", "breach"), VIOLATIONS.values(), ids=VIOLATIONS)
+@each_row(("rule", "texts", "breach"), VIOLATIONS.values(), ids=VIOLATIONS)
 def test_a_breach_is_named_with_its_line(rule: Rule, texts: dict[str, str], breach: str) -> None:
     breaches = list(rule(parse_sources(texts)))
 
@@ -245,6 +246,6 @@ ALLOWED: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "texts"), ALLOWED.values(), ids=ALLOWED)
+@each_row(("rule", "texts"), ALLOWED.values(), ids=ALLOWED)
 def test_what_is_allowed_is_no_breach(rule: Rule, texts: dict[str, str]) -> None:
     assert list(rule(parse_sources(texts))) == []

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from case_tables import each_row
+
 BENCHMARKS = Path(__file__).parents[1] / "scripts" / "benchmarks"
 
 
@@ -36,7 +38,7 @@ def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "unit", "target", "ok"),
     [
         (0.2, "ms", 0.3, True),

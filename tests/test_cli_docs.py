@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
+from case_tables import each_row
 from llm_proxy.cli import cli
 from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.server import control, intake
@@ -45,12 +45,12 @@ def test_the_commands_are_found() -> None:
     assert {"scenario", "scenario ls", "scenario lint"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_row("name", COMMANDS)
 def test_every_command_is_in_the_docs(name: str) -> None:
     assert re.search(rf"\bllm-proxy (\w+ \| )*{name}\b", CLI)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_row("name", COMMANDS)
 def test_every_option_is_in_the_docs(name: str) -> None:
     options = [
         option
@@ -63,7 +63,7 @@ def test_every_option_is_in_the_docs(name: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("name", ["record", "replay", "auto", "simulate"])
+@each_row("name", ["record", "replay", "auto", "simulate"])
 def test_every_choice_is_in_the_docs(name: str) -> None:
     choices = [
         str(choice)
@@ -75,7 +75,7 @@ def test_every_choice_is_in_the_docs(name: str) -> None:
     assert [choice for choice in choices if not re.search(rf"\b{choice}\b", CLI)] == []
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_row("name", COMMANDS)
 def test_every_help_text_teaches_with_examples(name: str) -> None:
     command = _command(name)
     context = click.Context(command, info_name=f"llm-proxy {name}")
@@ -108,7 +108,7 @@ def test_every_page_of_ours_is_in_the_docs() -> None:
     assert [page for page in pages if f"`{page[0]} {page[1]}`" not in SERVER] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [
         "cassette_not_found", "cassette_unusable", "script_exhausted", "cannot_say",

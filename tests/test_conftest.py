@@ -73,7 +73,11 @@ def closing_lines(suite: Path, *arguments: str, **environ: str) -> list[str]:
     return [*summary_lines, result.stdout.splitlines()[-1]]
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param((), marks=pytest.mark.thorough), ("-n", "1")],
+    ids=["one process", "with a worker"],
+)
 def test_met_requirements_are_run_and_counted(suite: Path, processes: tuple[str, ...]) -> None:
     corpus, live, tier, total = closing_lines(
         suite,
@@ -92,7 +96,11 @@ def test_met_requirements_are_run_and_counted(suite: Path, processes: tuple[str,
     assert "1 failed, 6 passed" in total
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
+@pytest.mark.parametrize(
+    "processes",
+    [(), pytest.param(("-n", "1"), marks=pytest.mark.thorough)],
+    ids=["one process", "with a worker"],
+)
 def test_missing_requirements_are_skipped_and_reported(
     suite: Path, processes: tuple[str, ...]
 ) -> None:
@@ -105,6 +113,7 @@ def test_missing_requirements_are_skipped_and_reported(
     assert "1 passed, 5 skipped" in total
 
 
+@pytest.mark.thorough
 def test_deselected_tests_are_reported_too(suite: Path) -> None:
     corpus, live, *_ = closing_lines(suite, "-k", "plain")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import dialect_capabilities
+from case_tables import each_row
 from llm_proxy import dialects
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.providers import PROVIDERS
@@ -21,17 +20,17 @@ def test_the_page_ends_with_the_generated_table() -> None:
     )
 
 
-@pytest.mark.parametrize("name", [dialect.name for dialect in dialects.DIALECTS])
+@each_row("name", [dialect.name for dialect in dialects.DIALECTS])
 def test_every_dialect_has_its_row(name: str) -> None:
     assert f"`{name}`" in PAGE.split("## The family")[0]
 
 
-@pytest.mark.parametrize("name", VARIANT_BY_PROVIDER)
+@each_row("name", VARIANT_BY_PROVIDER)
 def test_every_provider_variant_has_its_row(name: str) -> None:
     assert f"\n| `{name}` | " in PAGE
 
 
-@pytest.mark.parametrize("name", [provider.name for provider in PROVIDERS])
+@each_row("name", [provider.name for provider in PROVIDERS])
 def test_every_provider_has_its_row(name: str) -> None:
     server_page = (DOCS / "server.md").read_text()
     rows = [
@@ -45,7 +44,7 @@ def test_every_provider_has_its_row(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dialect", dialects.chat_dialects().values(), ids=lambda item: item.name)
+@each_row("dialect", dialects.chat_dialects().values())
 def test_the_scenarios_page_names_the_key_of_its_metadata(dialect: dialects.Dialect) -> None:
     sentence = (DOCS / "scenarios.md").read_text().split("What stands in `provider_metadata`")[1]
 

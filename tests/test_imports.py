@@ -12,7 +12,7 @@ import pytest
 
 import house_rules
 import llm_proxy
-from thoroughness import quick_or_thorough
+from case_tables import each_row
 
 PACKAGE: Final = Path(llm_proxy.__file__).parent
 SERVER_MODULES: Final = frozenset(("aiohttp", "asyncio", "multidict", "rich", "ssl", "yarl"))
@@ -29,9 +29,6 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
     )
 
-
-_DEPTH: Final = quick_or_thorough(1, 2)
-"""The maximum number of dots in the module names to import, such as `llm_proxy.shell.server`."""
 
 IMPORT_EACH: Final = """
 import os, sys
@@ -60,12 +57,10 @@ for each in names:
 
 
 @pytest.mark.long
-def test_every_subpackage_can_be_imported_alone() -> None:
-    # Deeper modules only need to be free of import cycles, which a house rule checks quickly.
+@pytest.mark.thorough  # in a daily run, a house rule checks that there are no import cycles
+def test_every_module_can_be_imported_alone() -> None:
     modules = [source.module for source in house_rules.package_sources(PACKAGE)]
-    result = run_python(
-        "-c", IMPORT_EACH, *(module for module in modules if module.count(".") <= _DEPTH)
-    )
+    result = run_python("-c", IMPORT_EACH, *modules)
 
     assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"
     assert result.returncode == 0
@@ -89,14 +84,13 @@ def loaded_modules(*arguments: str) -> set[str]:
     return modules | {module.partition(".")[0] for module in modules}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ("-c", "import llm_proxy.cli"),
         ("-m", "llm_proxy", "--help"),
         ("-m", "llm_proxy", "--version"),
     ],
-    ids=["import", "--help", "--version"],
 )
 def test_the_command_line_starts_without_what_serves(arguments: tuple[str, ...]) -> None:
     modules = loaded_modules(*arguments)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from scratch_checkout import ROOT
 
 
@@ -119,7 +120,7 @@ def test_a_setting_that_only_pip_obeys_keeps_uv_out(machine: Machine, setting: s
     assert setting.partition("=")[0].rpartition(".")[2] in machine.notices[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("listing", "settings"),
     [
         ("global.index-url='a'\n:env:.index-url='b'\n", {"index-url": "b"}),
@@ -160,7 +161,7 @@ def test_uv_gets_the_indexes_and_constraints_of_pip(installers: Any) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("output", "reason"),
     [
         ("ERROR: none of a\nERROR: no a\nerror: subprocess-exited\nnote: see above", "no a"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import each_row
 from scratch_checkout import ROOT, ScratchCheckout, make_scratch_checkout
 
 LAUNCHERS = ("demo", "test")
@@ -111,7 +112,7 @@ def test_all_steps_run_though_some_fail(checkout: ScratchCheckout) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "programs"),
     [
         (("--lint",), ["ruff check", "ruff format --check"]),
@@ -234,7 +235,7 @@ def test_the_real_pip_alone_makes_an_environment_that_works(checkout: ScratchChe
     assert "making .venv with pip" in err
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@each_row("name", LAUNCHERS)
 def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
     script = ROOT / "scripts" / name
     script_with_older_version = (
@@ -252,7 +253,7 @@ def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
     assert f"scripts/{name} needs Python 3.11 or newer" in result.stderr
 
 
-@pytest.mark.parametrize("name", [*LAUNCHERS, "launcher.py"])
+@each_row("name", [*LAUNCHERS, "launcher.py"])
 def test_an_older_python_can_read_the_launcher(name: str) -> None:
     source = (ROOT / "scripts" / name).read_text()
 
@@ -261,7 +262,7 @@ def test_an_older_python_can_read_the_launcher(name: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
 
 
-@pytest.mark.parametrize("name", [*LAUNCHERS, "launcher.py", "bootstrap.py", "checks.py"])
+@each_row("name", [*LAUNCHERS, "launcher.py", "bootstrap.py", "checks.py"])
 def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     tree = ast.parse((ROOT / "scripts" / name).read_text())
     imported = {
@@ -275,7 +276,7 @@ def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     assert tops - sys.stdlib_module_names <= {"bootstrap", "checks", "launcher"}
 
 
-@pytest.mark.parametrize("path", ["scripts/demo", "scripts/test", ".ci/run"])
+@each_row("path", ["scripts/demo", "scripts/test", ".ci/run"])
 def test_a_launcher_can_be_executed(path: str) -> None:
     script = ROOT / path
 

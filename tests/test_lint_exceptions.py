@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
-import pytest
+from case_tables import each_row
 
 ROOT = Path(__file__).parents[1]
-EXCEPTION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma)\b", re.IGNORECASE)
+EXCEPTION = re.compile(rb"#\s*(noqa|type:\s*ignore|pragma)\b", re.IGNORECASE)
 EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z, -]+\]) # \S.*")
 
 
@@ -29,9 +29,11 @@ def sources() -> list[Path]:
 
 def unexplained_exceptions(content: bytes) -> Iterator[str]:
     """Yield the lint exceptions that state no reason."""
+    if EXCEPTION.search(content) is None:
+        return
     for token in tokenize.tokenize(BytesIO(content).readline):
         comment = token.string if token.type == tokenize.COMMENT else ""
-        if EXCEPTION.search(comment) and EXPLAINED.fullmatch(comment) is None:
+        if EXCEPTION.search(comment.encode()) and EXPLAINED.fullmatch(comment) is None:
             yield f"{token.start[0]}: {comment}"
 
 
@@ -45,7 +47,7 @@ def test_every_exception_from_a_rule_says_why() -> None:
     assert {path: comments for path, comments in unexplained.items() if comments} == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("comment", "is_explained"),
     [
         ("# noqa: S101 # we made it", True),

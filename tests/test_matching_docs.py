@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from case_tables import each_row
 from llm_proxy.exchange import Request
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.normalisers import NORMALISERS
@@ -72,7 +71,7 @@ def key_of(line: str, rules: RuleSet) -> str:
     return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(match_rules=rules)).key
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+@each_row("example", EXAMPLES, ids=map(str, EXAMPLES))
 def test_the_keys_of_the_examples_are_as_the_page_says(example: Example) -> None:
     keys = [key_of(line, parse_rules(example.rules)) for line in example.requests]
 
@@ -80,17 +79,15 @@ def test_the_keys_of_the_examples_are_as_the_page_says(example: Example) -> None
     assert len(set(keys)) == (1 if example.expected == "same" else len(keys))
 
 
-@pytest.mark.parametrize(
-    "example", [item for item in EXAMPLES if item.expected == "same" and item.rules], ids=str
-)
+@each_row("example", [item for item in EXAMPLES if item.expected == "same" and item.rules])
 def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> None:
     keys = [key_of(line, RuleSet()) for line in example.requests]
 
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("expected", ["same", "differ"])
-@pytest.mark.parametrize("name", [*NORMALISERS, *PRESETS])
+@each_row("expected", ["same", "differ"])
+@each_row("name", [*NORMALISERS, *PRESETS])
 def test_every_rule_has_its_pairs(name: str, expected: str) -> None:
     shown = {
         parse_rule(rule).name
@@ -102,7 +99,7 @@ def test_every_rule_has_its_pairs(name: str, expected: str) -> None:
     assert name in shown
 
 
-@pytest.mark.parametrize("name", NORMALISERS)
+@each_row("name", NORMALISERS)
 def test_every_rule_has_its_section_and_its_row(name: str) -> None:
     assert f"\n### {name}\n" in PAGE
     assert re.search(rf"\n\| \[`{name}(=[A-Z]+)?`\]\(#{name}\) \| ", PAGE)

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from case_tables import each_row
 from llm_proxy.pacing import ModelledPace, parse_pace
 from llm_proxy.pacing.distributions import (
     DurationDistribution,
@@ -27,19 +26,19 @@ TERMS: Final = [item for row in ROWS if len(row) == 3 for item in re.findall("`(
 PIECES: Final = PAGE.partition("## Pieces")[2].partition("## Profiles")[0]
 
 
-@pytest.mark.parametrize("term", TERMS)
+@each_row("term", TERMS)
 def test_every_example_of_a_term_is_a_pace(term: str) -> None:
     assert term in str(parse_pace(term)).split(",")
 
 
-@pytest.mark.parametrize("span", re.findall(r"`([^`]+)`", "".join(
+@each_row("span", re.findall(r"`([^`]+)`", "".join(
     row[0] for row in ROWS if len(row) == 2 and "ms" in row[0]
 )))  # fmt: skip
 def test_every_span_is_one(span: str) -> None:
     assert isinstance(parse_pace(f"gap={span}"), ModelledPace)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pace", [*re.findall(r'--pace "?([^" ]+)', PAGE), *re.findall(r'"pace": "([^"]+)"', PAGE)]
 )
 def test_every_pace_of_an_example_is_one(pace: str) -> None:

@@ -6,10 +6,10 @@ import json
 from time import process_time
 from typing import Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import normalized_document, request_key
 from llm_proxy.matching.option_grammar import parse_rules
@@ -30,7 +30,7 @@ def normalized_texts(*texts: str) -> list[str]:
     return [str(item) for item in body]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "after"),
     [
         ("<cwd>/srv/app</cwd>", "<cwd><cwd-1></cwd>"),
@@ -59,7 +59,7 @@ def test_a_folder_becomes_a_name_and_what_is_below_stays(text: str, after: str) 
     assert normalized_texts(text) == [after]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "https://example.com/home/ann", "</root>", "/rooted", "/srv/root/x", "a/home/b",
@@ -106,18 +106,40 @@ def test_the_rule_is_idempotent(texts: list[str]) -> None:
     assert PATHS.normalize_document(once).document == once
 
 
-@pytest.mark.parametrize(
-    "text",
+def seconds(text: str) -> float:
+    """The CPU time that the rule takes for this text: the least of three."""
+
+    def measure() -> float:
+        began = process_time()
+        normalized_texts(text)
+        return process_time() - began
+
+    return min(measure() for _ in range(3))
+
+
+def homes(count: int) -> str:
+    """A text of so many different folders."""
+    return " ".join(f"/home/u{number}" for number in range(count))
+
+
+@each_row(
+    ("short", "long"),
     [
-        f"{TMP}/", "cwd: ", "<cwd>/", "Working directory: /", "a-", "\\", "C:\\Users\\", "/",
-        "cwd:/a ", "/.claude", "`/.codex",
+        (homes(2_500), homes(20_000)),
+        *(
+            (text * (5_000 // len(text)), text * (40_000 // len(text)))
+            for text in (
+                f"{TMP}/", "cwd: ", "<cwd>/", "Working directory: /", "a-", "\\", "C:\\Users\\",
+                "/", "cwd:/a ", "/.claude", "`/.codex",
+            )
+        ),
     ],
 )  # fmt: skip
-def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
-    normalized_texts(text * (200_000 // len(text)))
+def test_the_time_grows_no_faster_than_the_text(short: str, long: str) -> None:
+    assert seconds(long) < 24 * seconds(short)  # 8 times the text; squared, it would be 64
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("Working directory: /srv/app Delete it", "Working directory: /srv/app Show it"),
@@ -133,13 +155,6 @@ def test_the_text_around_a_folder_counts(one: str, other: str) -> None:
     assert request_key("x", request(one), PATHS) != request_key("x", request(other), PATHS)
 
 
-@pytest.mark.parametrize("text", ["cwd: / then", "Working directory: / (root)", "cwd: C:\\ then"])
+@each_row("text", ["cwd: / then", "Working directory: / (root)", "cwd: C:\\ then"])
 def test_a_root_is_no_working_folder(text: str) -> None:
     assert normalized_document("x", request(f"{text}: a / b"), PATHS).value_by_alias == {}
-
-
-def test_a_text_of_very_many_homes_is_read_quickly() -> None:
-    began = process_time()
-    normalized_texts(" ".join(f"/home/u{number}" for number in range(80_000)))
-
-    assert process_time() - began < 5

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from case_tables import each_row
 from journal_documents import finding_lines, judge_entries, refused_entry, request_entry
 from llm_proxy.verdict.findings import FindingLevel
 from llm_proxy.verdict.judging import verdict_document
@@ -22,7 +21,7 @@ def test_every_rule_has_its_section_in_the_order_of_the_rules() -> None:
     assert list(SECTIONS) == [rule.name for rule in RULES]
 
 
-@pytest.mark.parametrize("rule", [item.name for item in RULES])
+@each_row("rule", [item.name for item in RULES])
 def test_the_section_of_a_rule_names_the_levels_that_it_has(rule: str) -> None:
     findings = [line for _, expected in TABLES[rule].values() for line in expected.splitlines()]
     levels = {line.partition(": ")[0].partition(", ")[2] for line in findings if rule in line}
