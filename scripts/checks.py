@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import bootstrap
+import judge_environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,14 @@ CHECKS: Final = (
 )
 
 
+DAILY_JUDGES: Final = ("boto3", "cohere", "google-genai")
+"""The official clients of dialects that have none in the environment of the tests."""
+
+
 def run(launcher: str, *arguments: str) -> int:
     """Run the checks that the arguments of `scripts/test` select; returns the exit code."""
-    if "--thorough" in arguments:
+    is_thorough = "--thorough" in arguments
+    if is_thorough:
         os.environ["LLM_PROXY_THOROUGH"] = "1"
         arguments = tuple(argument for argument in arguments if argument != "--thorough")
     bin_folder = bootstrap.prepare_environment(launcher, "dev") / "bin"
@@ -46,9 +53,33 @@ def run(launcher: str, *arguments: str) -> int:
     if set(arguments) - {check.flag for check in CHECKS if check.flag}:
         return bootstrap.exec_program(launcher, bin_folder / "pytest", *arguments)
     try:
+        if not arguments:
+            install_judges(launcher, is_thorough=is_thorough)
         return run_checks(bin_folder, select_checks(arguments))
     except KeyboardInterrupt:
         return 130
+
+
+def install_judges(launcher: str, *, is_thorough: bool) -> None:
+    """Install the judges that the tests lack; in a thorough run, all that this machine can run.
+
+    It stops at the first that fails: without a registry, each would try for long.
+    """
+    judges = judge_environments.find_judges(judge_environments.JUDGES_FOLDER).values()
+    missing = [
+        judge
+        for judge in judges
+        if (is_thorough or judge.name in DAILY_JUDGES)
+        and not judge.is_installed()
+        and (shutil.which("node") or not judge.is_node)
+    ]
+    if missing:
+        print(f"\n── judges: {', '.join(judge.name for judge in missing)}", flush=True)
+    while missing and judge_environments.install(missing[0]):
+        del missing[0]
+    if missing:
+        names = " ".join(judge.name for judge in missing)
+        print(f"{launcher}: going on without {names}, whose tests are skipped", flush=True)
 
 
 def select_checks(flags: Sequence[str]) -> tuple[Check, ...]:

@@ -95,24 +95,27 @@ def main(*arguments: str) -> int:
             print(f"{judge.name:16}{judge.status()}")
         return 0
     signal.signal(signal.SIGTERM, bootstrap.exit_on_signal)
-    failures = 0
     try:
-        for judge in selected:
-            if judge.is_installed():
-                _report_progress(f"{judge.name}: {judge.status()}")
-                continue
-            start = time.monotonic()
-            try:
-                _install(judge)
-            except (SetupError, CommandFailed, OSError) as error:
-                failures += 1
-                _report_progress(f"{judge.name}: NOT installed: {error}")
-            else:
-                _report_progress(f"{judge.name}: installed in {time.monotonic() - start:.0f} s")
+        failed = [judge for judge in selected if not install(judge)]
     except KeyboardInterrupt:
         _report_progress("stopped; run this again to go on")
         return 130
-    return 1 if failures else 0
+    return 1 if failed else 0
+
+
+def install(judge: Judge) -> bool:
+    """Install a judge unless it is installed, and report that; returns whether it succeeded."""
+    if judge.is_installed():
+        _report_progress(f"{judge.name}: {judge.status()}")
+        return True
+    start = time.monotonic()
+    try:
+        _install(judge)
+    except (SetupError, CommandFailed, OSError) as error:
+        _report_progress(f"{judge.name}: NOT installed: {error}")
+        return False
+    _report_progress(f"{judge.name}: installed in {time.monotonic() - start:.0f} s")
+    return True
 
 
 def _install(judge: Judge) -> None:

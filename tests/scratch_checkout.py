@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-_SCRIPTS: Final = ("bootstrap.py", "checks.py", "demo", "launcher.py", "test")
+_SCRIPTS: Final = (
+    "bootstrap.py",
+    "checks.py",
+    "demo",
+    "judge_environments.py",
+    "judges",
+    "launcher.py",
+    "test",
+)
 
 _PYPROJECT: Final = """
 [build-system]
@@ -130,6 +138,7 @@ def make_scratch_checkout(folder: Path) -> ScratchCheckout:
     """Make a scratch checkout below this folder."""
     root, path_folder = folder / "checkout", folder / "path"
     (root / "scripts").mkdir(parents=True)
+    (root / "tests" / "judges").mkdir(parents=True)
     for name in _SCRIPTS:
         shutil.copy(ROOT / "scripts" / name, root / "scripts" / name)
     (root / "pyproject.toml").write_text(_PYPROJECT)

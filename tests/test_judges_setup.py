@@ -30,16 +30,19 @@ WHEEL = {
 def checkout(tmp_path: Path) -> ScratchCheckout:
     """A checkout with a judge in Python, one in Node, and one that needs no environment."""
     scratch_checkout = make_scratch_checkout(tmp_path)
-    for name in ("judges", "judge_environments.py"):
-        shutil.copy(ROOT / "scripts" / name, scratch_checkout.root / "scripts" / name)
     for file in ("snake/requirements.txt", "node/package-lock.json", "bare/judge.py"):
-        path = scratch_checkout.root / "tests" / "judges" / file
-        path.parent.mkdir(parents=True)
-        path.write_text(f"the lock of {path.parent.name}")
+        add_judge(scratch_checkout, file)
     (scratch_checkout.root / "tests" / "judges" / "protocol").mkdir()
     put_program(scratch_checkout, "node", "#!/bin/sh\necho v20.1.0\n")
     put_program(scratch_checkout, "npm", NPM)
     return scratch_checkout
+
+
+def add_judge(checkout: ScratchCheckout, file: str) -> None:
+    """Add a judge with this file."""
+    path = checkout.root / "tests" / "judges" / file
+    path.parent.mkdir()
+    path.write_text(f"the lock of {path.parent.name}")
 
 
 def put_program(checkout: ScratchCheckout, program: str, script: str) -> None:
@@ -228,3 +231,49 @@ def test_a_node_judge_is_not_available_without_node(
     missing = judge_runner.missing_reason.__wrapped__
     assert missing("node") == "judge node: there is no node"
     assert [missing(item) for item in ("snake", "bare")] == ["", ""]
+
+
+DAILY = ("boto3", "cohere", "google-genai")
+"""The judges of a daily run."""
+
+
+def run_checks(checkout: ScratchCheckout, *arguments: str) -> tuple[str, str]:
+    """Run `scripts/test`, in which everything passes; return its stdout and stderr."""
+    code, out, err = checkout.run("test", *arguments)
+    assert code == 0
+    assert "\npytest -n 3" in out
+    return out, err
+
+
+def test_the_checks_install_the_judges_of_their_tier(checkout: ScratchCheckout) -> None:
+    for name in DAILY:
+        add_judge(checkout, f"{name}/requirements.txt")
+
+    assert "── judges: boto3, cohere, google-genai\n" in run_checks(checkout)[0]
+    assert [len(calls(checkout, item)) for item in (*DAILY, "snake", "node")] == [1, 1, 1, 0, 0]
+    assert "── judges: node, snake\n" in run_checks(checkout, "--thorough")[0]
+    assert [len(calls(checkout, item)) for item in (*DAILY, "snake", "node")] == [1] * 5
+    out, err = run_checks(checkout, "--thorough")
+    assert ("judges" in out, err) == (False, "")
+
+
+def test_a_thorough_run_installs_no_judge_that_needs_a_missing_node(
+    checkout: ScratchCheckout,
+) -> None:
+    (checkout.path_folder / "node").unlink()
+
+    assert "── judges: snake\n" in run_checks(checkout, "--thorough")[0]
+
+
+def test_the_checks_go_on_without_judges_that_cannot_be_installed(
+    checkout: ScratchCheckout,
+) -> None:
+    for name in DAILY:
+        add_judge(checkout, f"{name}/requirements.txt")
+    (folder(checkout, "cohere") / "uv-fails").touch()
+
+    out, err = run_checks(checkout)
+
+    assert "scripts/judges: cohere: NOT installed: pip says: this pip installs nothing" in err
+    assert "scripts/test: going on without cohere google-genai, whose tests are skipped\n" in out
+    assert [len(calls(checkout, item)) for item in DAILY] == [1, 1, 0]

@@ -16,6 +16,7 @@ from case_tables import each_row
 from scratch_checkout import ROOT, ScratchCheckout, make_scratch_checkout
 
 LAUNCHERS = ("demo", "test")
+MODULES = ("bootstrap.py", "checks.py", "judge_environments.py")
 
 
 @pytest.fixture
@@ -262,7 +263,7 @@ def test_an_older_python_can_read_the_launcher(name: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
 
 
-@each_row("name", [*LAUNCHERS, "launcher.py", "bootstrap.py", "checks.py"])
+@each_row("name", [*LAUNCHERS, "launcher.py", *MODULES])
 def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     tree = ast.parse((ROOT / "scripts" / name).read_text())
     imported = {
@@ -273,7 +274,12 @@ def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     }
 
     tops = {module.partition(".")[0] for module in imported}
-    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks", "launcher"}
+    assert tops - sys.stdlib_module_names <= {
+        "bootstrap",
+        "checks",
+        "judge_environments",
+        "launcher",
+    }
 
 
 @each_row("path", ["scripts/demo", "scripts/test", ".ci/run"])
