@@ -63,7 +63,8 @@ def run(launcher: str, *arguments: str) -> int:
 def install_judges(launcher: str, *, is_thorough: bool) -> None:
     """Install the judges that the tests lack; in a thorough run, all that this machine can run.
 
-    It stops at the first that fails: without a registry, each would try for long.
+    Those in Python come first.  It stops at the first that fails: without a registry, each would
+    try for long.
     """
     judges = judge_environments.find_judges(judge_environments.JUDGES_FOLDER).values()
     missing = [
@@ -73,6 +74,7 @@ def install_judges(launcher: str, *, is_thorough: bool) -> None:
         and not judge.is_installed()
         and (shutil.which("node") or not judge.is_node)
     ]
+    missing.sort(key=lambda judge: judge.is_node)
     if missing:
         print(f"\n── judges: {', '.join(judge.name for judge in missing)}", flush=True)
     while missing and judge_environments.install(missing[0]):

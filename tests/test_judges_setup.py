@@ -251,7 +251,7 @@ def test_the_checks_install_the_judges_of_their_tier(checkout: ScratchCheckout) 
 
     assert "── judges: boto3, cohere, google-genai\n" in run_checks(checkout)[0]
     assert [len(calls(checkout, item)) for item in (*DAILY, "snake", "node")] == [1, 1, 1, 0, 0]
-    assert "── judges: node, snake\n" in run_checks(checkout, "--thorough")[0]
+    assert "── judges: snake, node\n" in run_checks(checkout, "--thorough")[0]
     assert [len(calls(checkout, item)) for item in (*DAILY, "snake", "node")] == [1] * 5
     out, err = run_checks(checkout, "--thorough")
     assert ("judges" in out, err) == (False, "")
