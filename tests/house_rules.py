@@ -159,19 +159,24 @@ def _module(path: Path) -> str:
 
 
 @cache
+def source_nodes(source: Source) -> tuple[ast.AST, ...]:
+    """Every node of a source."""
+    return tuple(ast.walk(source.tree))
+
+
+@cache
 def source_imports(source: Source) -> tuple[Import, ...]:
     """Every import of a source, also inside functions."""
-    nodes = [*ast.walk(source.tree)]
     type_checking_nodes = {
         inner
-        for node in nodes
+        for node in source_nodes(source)
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
     return tuple(
         Import(_origin(node) + alias.name, node.lineno, node in type_checking_nodes)
-        for node in nodes
+        for node in source_nodes(source)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     )
@@ -268,7 +273,7 @@ def impure_code(sources: Sequence[Source]) -> Iterator[str]:
                 yield source.violation(
                     imported.line, f"import of {imported.name} outside the shell"
                 )
-        for node in ast.walk(source.tree):
+        for node in source_nodes(source):
             if isinstance(node, ast.Call) and (name := _impure_call(node.func)):
                 yield source.violation(node, f"call of {name}() outside the shell")
 
@@ -305,7 +310,7 @@ def catch_all_handlers(sources: Sequence[Source]) -> Iterator[str]:
 def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
     """No pattern has atomic or possessive groups: Python before 3.11.5 matches them wrongly."""
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source_nodes(source):
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
                 text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
                 if match := _ATOMIC_GROUP.search(_CHARACTER_SET.sub("", text)):
@@ -317,7 +322,7 @@ def provider_names(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         if source.module.startswith(_MAY_NAME_PROVIDERS):
             continue
-        for node in ast.walk(source.tree):
+        for node in source_nodes(source):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
                 continue
             name = _PROVIDER_NAME.search(node.value)

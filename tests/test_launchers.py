@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ def checkout(tmp_path: Path) -> ScratchCheckout:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> ScratchCheckout:
-    """A checkout with a finished environment; tests only run commands in it."""
+    """A checkout with a finished environment; tests leave it as it is."""
     checkout = make_scratch_checkout(tmp_path_factory.mktemp("ready"))
     checkout.run("test", "--version")
     return checkout
@@ -64,25 +66,35 @@ def release_installers(checkout: ScratchCheckout, gate: Path) -> None:
         (checkout.root / "started").unlink()
 
 
-def test_the_demo_launcher_runs_the_programs_demo(checkout: ScratchCheckout) -> None:
+def test_the_demo_launcher_installs_once_and_runs_the_programs_demo(
+    checkout: ScratchCheckout,
+) -> None:
     code, out, err = checkout.run("demo", "--pace", "4x")
 
     assert (code, out) == (0, "llm-proxy demo --pace 4x\n")
     assert checkout.uv_calls() == ["--editable ."]
     assert {line.partition(": ")[0] for line in err.splitlines()} == {"scripts/demo"}
 
-
-def test_a_second_run_prints_nothing_and_installs_nothing(checkout: ScratchCheckout) -> None:
-    checkout.run("demo")
-
     assert checkout.run("demo") == (0, "llm-proxy demo\n", "")
     assert len(checkout.uv_calls()) == 1
 
 
-def test_the_exit_code_of_the_demo_is_kept(checkout: ScratchCheckout) -> None:
-    (checkout.root / "llm-proxy-fails").touch()
+@contextmanager
+def failing(checkout: ScratchCheckout, *programs: str) -> Iterator[None]:
+    """Make these programs of the checkout fail meanwhile."""
+    marks = [checkout.root / f"{program}-fails" for program in programs]
+    for mark in marks:
+        mark.touch()
+    try:
+        yield
+    finally:
+        for mark in marks:
+            mark.unlink()
 
-    assert checkout.run("demo")[0] == 1
+
+def test_the_exit_code_of_the_demo_is_kept(ready: ScratchCheckout) -> None:
+    with failing(ready, "llm-proxy"):
+        assert ready.run("demo")[0] == 1
 
 
 def test_a_program_that_is_not_there_is_one_sentence(checkout: ScratchCheckout) -> None:
@@ -95,11 +107,9 @@ def test_a_program_that_is_not_there_is_one_sentence(checkout: ScratchCheckout) 
     assert f"cannot run {checkout.root}/.venv/bin/llm-proxy" in err
 
 
-def test_all_steps_run_though_some_fail(checkout: ScratchCheckout) -> None:
-    for program in ("ruff", "pytest"):
-        (checkout.root / f"{program}-fails").touch()
-
-    code, out, _ = checkout.run("test")
+def test_all_steps_run_though_some_fail(ready: ScratchCheckout) -> None:
+    with failing(ready, "ruff", "pytest"):
+        code, out, _ = ready.run("test")
 
     assert code == 1
     for command in ("ruff check", "ruff format --check", "mypy", "pytest -n 3"):
