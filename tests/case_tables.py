@@ -27,19 +27,19 @@ def each_row(
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test, updated=())
-        def run(**fixtures: Any) -> None:
+        def run(*instance: Any, **fixtures: Any) -> None:
             errors: list[BaseException] = []
-            for label, values in labelled:
-                with _collected(errors, label):
-                    test(**fixtures, **values)
+            for number, (label, values) in enumerate(labelled):
+                with _collected(errors, number, label, values):
+                    test(*instance, **fixtures, **values)
             _raise_all(errors, len(labelled))
 
         @functools.wraps(test, updated=())
-        async def run_async(**fixtures: Any) -> None:
+        async def run_async(*instance: Any, **fixtures: Any) -> None:
             errors: list[BaseException] = []
-            for label, values in labelled:
-                with _collected(errors, label):
-                    await test(**fixtures, **values)
+            for number, (label, values) in enumerate(labelled):
+                with _collected(errors, number, label, values):
+                    await test(*instance, **fixtures, **values)
             _raise_all(errors, len(labelled))
 
         wrapper: Any = run_async if inspect.iscoroutinefunction(test) else run
@@ -59,21 +59,23 @@ def _labelled(
     fields: list[str], rows: Iterable[Any], ids: Iterable[str] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     given_ids = iter(ids) if ids is not None else None
-    for number, row in enumerate(rows):
+    for row in rows:
         values = tuple(row) if len(fields) > 1 else (row,)
         label = next(given_ids, "") if given_ids is not None else ""
         if hasattr(row, "marks"):  # from pytest.param
             assert not row.marks, "a row of a table has no marks of its own"
             values, label = tuple(row.values), str(row.id or label)
-        yield f"row {number}: {label or repr(values)[:200]}", dict(zip(fields, values, strict=True))
+        yield label, dict(zip(fields, values, strict=True))
 
 
 @contextmanager
-def _collected(errors: list[BaseException], label: str) -> Iterator[None]:
+def _collected(
+    errors: list[BaseException], number: int, label: str, values: Mapping[str, Any]
+) -> Iterator[None]:
     try:
         yield
     except (Exception, pytest.fail.Exception) as error:  # raised again, with those of other rows
-        error.add_note(label)
+        error.add_note(f"row {number}: {label or repr((*values.values(),))[:200]}")
         errors.append(error)
 
 
