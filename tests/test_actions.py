@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
 from llm_proxy.exchange import ResponseHead
 
@@ -17,7 +18,7 @@ ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: type(action).__name__)
+@each_row("action", ACTIONS)
 def test_an_action_is_a_value(action: Action) -> None:
     duplicate = copy.deepcopy(action)
     assert duplicate == action

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import NormalizedDocument, normalized_document, request_key
@@ -81,7 +81,7 @@ def test_requests_that_use_their_ids_otherwise_have_not() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (tool_call_request("1", result_content="1"), tool_call_request("2", result_content="2")),
@@ -109,7 +109,7 @@ def body_with_id(path: str, id_: str) -> Json:
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "path"),
     [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_json_paths],
 )
@@ -141,7 +141,7 @@ def test_hostile_texts_take_no_longer_than_others() -> None:
     assert str(normalized.document.body).count("<id-1>") == 50_001
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "one", "other"),
     [
         (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-import pytest
 
+from case_tables import each_row
 from cassette_builders import META, REQUEST, encode_cassette
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
@@ -27,7 +27,7 @@ def complaints(
     return list(consistency_problems(parse_cassette("a.jsonl", content), *place))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "place",
     [NO_LOCATION, (KEY[:16], "default"), (None, "default")],
     ids=["a file alone", "in its library", "under another name"],
@@ -36,7 +36,7 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
     assert complaints(place=place) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("meta", "request_", "place", "words"),
     [
         (
@@ -86,8 +86,8 @@ def test_each_defect_is_reported_once(
     assert words in complaint
 
 
-@pytest.mark.parametrize("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
-@pytest.mark.parametrize("place", [NO_LOCATION, (KEY[:16], "default")], ids=["alone", "placed"])
+@each_row("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
+@each_row("place", [NO_LOCATION, (KEY[:16], "default")], ids=["alone", "placed"])
 def test_an_invalid_session_name_is_not_suggested_as_a_folder(
     name: str, place: tuple[str | None, str | None]
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_key_of_older_rules_is_not_recomputed() -> None:
     assert complaints(msgspec.structs.replace(VALID_META, key="f" * 64, key_rules_version=0)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         replace(REQUEST, body=b"is [redacted-operator]"),

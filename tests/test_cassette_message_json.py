@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.cassette.framed_message_json import decode_message, encode_message
 from llm_proxy.framing.eventstream import encode_frame
@@ -29,7 +30,7 @@ def stored_fields(message: bytes) -> dict[str, Any]:
     return dict(fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "fields"),
     [
         (b'data: {"a":1}\n\n', {"data": {"a": 1}}),
@@ -88,7 +89,7 @@ def test_a_message_is_stored_readably(message: bytes, fields: dict[str, Any]) ->
     assert decode_message(fields) == message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         pytest.param(b'{"type":"ping"  }', id="padding before the brace"),
@@ -115,9 +116,7 @@ def test_a_message_is_stored_readably(message: bytes, fields: dict[str, Any]) ->
         pytest.param(nested(2000)[:-1] + b"}", id="deep and broken"),
     ],
 )
-@pytest.mark.parametrize(
-    "shape", [b"%b", b"%b\n", b"data: %b\n\n", b"event: e\ndata: %b\n\n", b"\xef\xbb\xbf%b"]
-)
+@each_row("shape", [b"%b", b"%b\n", b"data: %b\n\n", b"event: e\ndata: %b\n\n", b"\xef\xbb\xbf%b"])
 def test_json_in_any_notation_round_trips(document: bytes, shape: bytes) -> None:
     message = shape % document
     assert decode_message(stored_fields(message)) == message
@@ -218,7 +217,7 @@ def test_compact_json_is_stored_as_json(value: Any) -> None:
     assert stored_fields(b"data: %b\n\n" % text) == {"data": orjson.loads(text)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {},
@@ -264,7 +263,6 @@ def test_compact_json_is_stored_as_json(value: Any) -> None:
         {"chunk": {}},
         {"chunk": {}, "p": "a"},
     ],
-    ids=", ".join,
 )
 def test_fields_that_are_no_message_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.cassette import FORMAT_VERSION, reader
 from llm_proxy.cassette.reader import MIGRATIONS, Lines, migrate_lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
@@ -34,10 +35,9 @@ def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatc
     assert migrate_lines("a.jsonl", [{"cassette": 4}]) == [{"cassette": 4}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [[], [{}], *([{"cassette": item}] for item in (0, -1, True, "1", 1.0, None, [1]))],
-    ids=str,
 )
 def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> None:
     with pytest.raises(CassetteError, match=r"^a\.jsonl:1: not a cassette") as caught:
@@ -45,7 +45,7 @@ def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> 
     assert not isinstance(caught.value, CassetteTooNew)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "expected"),
     [
         ({"tool": "llm-proxy 7.1"}, "written by llm-proxy 7.1: upgrade llm-proxy"),

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import (
     FILE_NAME,
     HEAD,
@@ -171,14 +172,14 @@ def _duplicate(holder: Any, name: Any) -> None:
         holder[f"{name}\x1b"] = holder[name]
 
 
-@pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
+@each_row("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_no_change_of_any_field_does_anything_but_refuse_the_file(content: bytes) -> None:
     assert_consistent(parse_cassette(FILE_NAME, content))
     for mutant in mutants(content):
         assert_read_or_refused(mutant)
 
 
-@pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
+@each_row("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_every_error_has_our_own_wording_whatever_field_is_wrong(content: bytes) -> None:
     reasons = {
         error.reason for error in map(partial(error_of, parse_cassette), mutants(content)) if error
@@ -189,14 +190,14 @@ def test_every_error_has_our_own_wording_whatever_field_is_wrong(content: bytes)
     ] == []
 
 
-@pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
+@each_row("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_a_file_torn_at_any_byte_is_refused(content: bytes) -> None:
     for length in range(len(content)):
         assert_read_or_refused(content[:length])
         assert read_error(content[:length]).reason
 
 
-@pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
+@each_row("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_an_opening_is_read_once_it_is_there(content: bytes) -> None:
     first, second = content.splitlines(keepends=True)[:2]
     opening = len(first + second)
@@ -270,7 +271,7 @@ def edit_header(name: str, value: str) -> bytes:
     return edit_response("headers", [[name, value]])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "line", "reason"),
     [
         pytest.param(b"", None, "empty", id="empty"),
@@ -464,7 +465,7 @@ def test_a_message_of_no_bytes_is_harmless() -> None:
     )
 
 
-@pytest.mark.parametrize("tool", ["llm-proxy 7", "a\x1b[2Jb", {"a": [1]}, None, "x" * 5000])
+@each_row("tool", ["llm-proxy 7", "a\x1b[2Jb", {"a": [1]}, None, "x" * 5000])
 def test_a_newer_format_is_refused_with_the_version_that_is_needed(tool: Any) -> None:
     for number in (2, 2**63):
         content = edit_line(edit_meta("cassette", number), 1, "tool", to=tool)
@@ -530,7 +531,7 @@ def test_an_older_format_is_read_after_its_migration_step(
     assert read_error(older.replace(b',"text"', b",text")).line == 7
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [GOOD.replace(b"\n", b"\r\n"), GOOD.replace(b'{"end":{', b'{ "end" : { ')],
     ids=["line ends of Windows", "JSON with spaces"],

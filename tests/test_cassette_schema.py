@@ -6,6 +6,7 @@ import msgspec
 import orjson
 import pytest
 
+from case_tables import each_row
 from cassette_builders import HEAD, META, REQUEST, make_cassette
 from llm_proxy.cassette.model import (
     CassetteMeta,
@@ -24,7 +25,7 @@ from llm_proxy.exchange import Ending
 T = TypeVar("T")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "rounded"), [(0.0, 0.0), (12.344999, 12.34), (12.346, 12.35), (3_600_000.004, 3.6e6)]
 )
 def test_times_are_written_to_the_hundredth_of_a_ms(at: float, rounded: float) -> None:
@@ -51,12 +52,11 @@ def test_default_values_are_not_written() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line_type",
     [CassetteMeta, RequestLine, HeadLine, EndLine],
-    ids=lambda line_type: line_type.__name__,
 )
-@pytest.mark.parametrize("value", [[], None, 1, "x", {}, {"other": 1}], ids=str)
+@each_row("value", [[], None, 1, "x", {}, {"other": 1}])
 def test_what_is_no_such_line_is_refused(line_type: type[msgspec.Struct], value: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(value, line_type)
@@ -84,7 +84,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "path", "to", "sentence"),
     [
         ("head", "response.status", "200", "response.status must be an integer, and it is text"),
@@ -166,9 +166,6 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
             "model must be text without control characters and marks that turn its direction",
         ),
     ],
-    ids=lambda value: (
-        value if isinstance(value, str) and len(value) < 30 and value.isprintable() else ""
-    ),
 )
 def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
     line: str, path: str, to: object, sentence: str
@@ -180,7 +177,7 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
     assert validation_error_sentence(caught.value) == sentence
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "sentence"),
     [
         ("1", "at must be a number or a list, and it is text"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import FILE_NAME, HEAD, META, READS, REQUEST, read_sequences
 from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.cassette.model import encode_line
@@ -81,7 +82,7 @@ def test_a_recorded_end_takes_precedence() -> None:
     assert (end.ending, end.at_ms, end.redacted_count) == (Ending.RST, 41.5, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "at", "expected_end_ms"),
     [(SPOOL, 0.0, 34.0), (SPOOL, 12.0, 34.0), (OPENING + HEAD_LINE, 0.0, 10.0)],
     ids=["nobody knows when", "a clock that went back", "no reads"],
@@ -121,7 +122,7 @@ def test_a_last_line_without_its_end_is_dropped() -> None:
         assert tuple(parse(SPOOL + torn).reads_and_end) == READS
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         b"\0" * 64 + b"\n",
@@ -138,9 +139,8 @@ def test_a_last_line_without_its_end_is_dropped() -> None:
         b'{"end":"clean","at":36.0,"redacted":-1}\n',
         HEAD_LINE,
     ],
-    ids=lambda wrong: wrong[:40].decode(),
 )
-@pytest.mark.parametrize("rest", [b"", TAIL], ids=["at the end", "in the middle"])
+@each_row("rest", [b"", TAIL], ids=["at the end", "in the middle"])
 def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> None:
     with pytest.raises(CassetteError) as caught:
         tuple(parse(SPOOL + wrong + rest).reads_and_end)
@@ -152,7 +152,7 @@ def test_nothing_may_follow_the_end() -> None:
         tuple(parse(SPOOL + encode_line(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
 
 
-@pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
+@each_row("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
 def test_a_whole_line_4_that_is_no_head_is_damage(wrong: bytes) -> None:
     with pytest.raises(CassetteError) as caught:
         parse(OPENING + wrong + SPOOL)
@@ -171,7 +171,7 @@ def edit_line(content: bytes, number: int, *path: str, to: object) -> bytes:
     return b"".join(lines)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"",

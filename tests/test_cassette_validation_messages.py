@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import model
 
 FIELD_CHOICES = {"colour": "red, green"}
@@ -27,7 +28,7 @@ def sentence_for(message: str, root: str = "") -> str:
     return model.validation_error_sentence(msgspec.ValidationError(message), root)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "sentence"),
     [
         ("Expected `int`, got `str` - at `$.a.b`", "a.b must be an integer, and it is text"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import (
     FILE_NAME,
     HEAD,
@@ -96,7 +97,7 @@ def test_a_file_of_this_format_is_read() -> None:
     assert parse_cassette_opening(FILE_NAME, GOLDEN) == (META, REQUEST)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reads", "expected"),
     [
         pytest.param([(20, b"data: 1\n\n")], [20.0], id="a read that is a message"),
@@ -150,7 +151,7 @@ def test_redactions_are_counted() -> None:
     assert request["request"]["redacted"] == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field", "restored"),
     [
         (b'{"a": 1.0 }', {"json": {"a": 1.0}}, b'{"a":1.0}'),
@@ -227,7 +228,7 @@ headers = st.lists(
 numbers = st.none() | st.integers(0, 2**63 - 1)
 
 
-@pytest.mark.parametrize("codec", framing.CODECS)
+@each_row("codec", framing.CODECS)
 @given(
     reads=read_sequences(bodies),
     head=st.builds(

@@ -26,6 +26,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
+from case_tables import each_row
 from raw_http import build_http_request, send_request
 from stub_upstream import Connection, Script, fixed_length, upstream
 from waiting import wait_until
@@ -305,7 +306,7 @@ async def test_keys_go_along_with_a_redirect_to_another_host() -> None:
                 assert len(other.requests) == 1
 
 
-@pytest.mark.parametrize("keeping", [True, False])
+@each_row("keeping", [True, False])
 async def test_cookies_are_kept_and_sent_again_unless_the_jar_is_a_dummy(*, keeping: bool) -> None:
     """`_make_session` uses a `DummyCookieJar`: the proxy serves many clients."""
     jar = aiohttp.CookieJar(unsafe=True) if keeping else aiohttp.DummyCookieJar()
@@ -347,7 +348,7 @@ def test_the_defaults_would_end_long_streams_and_queue_many() -> None:
 # --- connections that drop ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "retrying", "requests"),
     [("GET", True, 2), ("GET", False, 1), ("POST", True, 1), ("POST", False, 1)],
 )
@@ -455,7 +456,7 @@ async def run_server(handler: Handler, **options: Any) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("cancelling", [True, False])
+@each_row("cancelling", [True, False])
 async def test_a_handler_learns_that_its_client_has_gone_only_by_cancellation(
     *, cancelling: bool
 ) -> None:
@@ -516,7 +517,7 @@ async def test_a_handler_that_returns_after_a_fault_forges_the_end_of_a_stream()
         assert (await send_request(url, GET)).ending == "clean"
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@each_row("keep", [True, False])
 async def test_a_response_is_asked_to_prepare_to_end_and_whether_to_keep_the_connection(
     *, keep: bool
 ) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.exchange import Request
 from llm_proxy.redaction import (
     PLACEHOLDER,
@@ -29,7 +30,7 @@ def basic_authorization(pair: str) -> tuple[str, str]:
     return ("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sent_request", "expected"),
     [
         pytest.param(make_request(("Authorization", f"Bearer {KEY}")), {KEY}, id="bearer"),
@@ -97,7 +98,7 @@ def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sent_request", "echo"),
     [
         (make_request(("Authorization", "Bearer a/b+c==12")), b"%2fb%2bc%3d%3d12"),
@@ -151,7 +152,7 @@ SIGNATURE = (
 )
 
 
-@pytest.mark.parametrize("signature", [SIGNATURE, SIGNATURE.replace(", ", ",")])
+@each_row("signature", [SIGNATURE, SIGNATURE.replace(", ", ",")])
 def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_is(
     signature: str,
 ) -> None:
@@ -168,7 +169,7 @@ def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("part", ["Credential=", "Credential=a", "Signature=", "=, "])
+@each_row("part", ["Credential=", "Credential=a", "Signature=", "=, "])
 def test_no_signature_takes_long(part: str) -> None:
     assert request_credential_spellings(make_request(("Authorization", f"AWS4-{part * 5000}")))
 
@@ -185,7 +186,7 @@ def test_the_password_of_http_basic_is_a_credential_of_its_own() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["cf-aig-authorization", "Helicone-Auth", "X-Auth-Token", "Ocp-Apim-Subscription-Key"]
 )
 def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
@@ -194,7 +195,7 @@ def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["accepted", "us-east-1", "en-US,en;q=0.9", "darkMode", "Europe/Berlin", "alice@example.com",
      "2026-11-22", "2026-11-22T10:30:00.123Z", "20261122", "1795343400", "1795343400123",
@@ -207,14 +208,14 @@ def test_an_ordinary_value_of_a_cookie_is_not_looked_for(value: str) -> None:
     assert request_credential_spellings(sent_request) == frozenset()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["8f14e45fceea167a", "550e8400-e29b-41d4-a716-446655440000", "aX/0123456", "x7Kp2mQ9",
      "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "cookie-canary-0123",
      "s%3AaBcDeFgHiJkLmNoP.QrStUvWxYz", "lncrgrctwgpkpced", "AL3G-5ZMG-1AK6-HZP8",
      "739201847362", "4RKJMEXPIPZZDXHC", "consent=accepted&t=8f14e45fceea167a"],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["Cookie: pref={}", "x-auth-user: {}", "x-key-version: {}"])
+@each_row("name", ["Cookie: pref={}", "x-auth-user: {}", "x-key-version: {}"])
 def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
     value: str, name: str
 ) -> None:
@@ -222,7 +223,7 @@ def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
     assert value.encode() in request_credential_spellings(make_request((header, sent)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["session", "session_id", "PHPSESSID", "JSESSIONID", "ASP.NET_SessionId", "connect.sid",
      "sid", "SAPISID", "__Host-next-auth.session-token", "accessToken", "auth", "csrf",
@@ -250,7 +251,7 @@ def test_no_session_of_128_random_bits_is_overlooked() -> None:
     assert [value for value in random_values() if not has_secret_shape(value)] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sent_request", "expected"),
     [
         (make_request(("x-auth-mode", "required")), []),

@@ -6,10 +6,10 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.documents import find_differences
 from llm_proxy.matching import KeyDocument, key_document
@@ -26,7 +26,7 @@ def differences(requested: Any, stored: Any) -> list[tuple[str, str, str]]:
     return [(item.path, item.requested, item.stored) for item in found]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored", "found"),
     [
         ({"a": 1}, {"a": 2}, [("$.a", "1", "2")]),
@@ -125,7 +125,7 @@ SECRET_FIELDS = [
 """Names of fields whose values are not shown."""
 
 
-@pytest.mark.parametrize("name", SECRET_FIELDS)
+@each_row("name", SECRET_FIELDS)
 def test_of_a_field_named_like_a_secret_only_the_path_is_shown(name: str) -> None:
     """As a member, below one, in an added or missing member, and within a JSON text."""
     for requested, stored in (
@@ -148,7 +148,7 @@ def test_of_a_field_named_like_a_secret_only_the_path_is_shown(name: str) -> Non
             assert difference.path
 
 
-@pytest.mark.parametrize("name", SECRET_FIELDS)
+@each_row("name", SECRET_FIELDS)
 def test_a_form_field_named_like_a_secret_is_shown_without_its_value(
     name: str,
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_form_field_named_like_a_secret_is_shown_without_its_value(
     assert difference.requested == difference.stored == f'"{PLACEHOLDER}"'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["max_tokens", "prompt_cache_key", "page_token", "code", "keywords", "author", "tokenizer"],
 )

@@ -7,10 +7,10 @@ import json
 import random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.documents import json_leaves, json_path_step
 from llm_proxy.matching import key_document
@@ -31,7 +31,7 @@ def leaf_text(text: str) -> str:
     return str(json.loads(body_leaves({"a": text})["$.a"]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "expected_template"),
     [
         ("{}", "{}"),
@@ -51,14 +51,12 @@ def test_large_base64_is_summarised_by_its_hash(template: str, expected_template
     assert leaf_text(template.format(IMAGE)) != leaf_text(template.format(IMAGE[::-1]))
 
 
-@pytest.mark.parametrize(
-    "text", ["a" * 1000, "word " * 200, "0123456789" * 100, "ABC" * 200, IMAGE[:255]]
-)
+@each_row("text", ["a" * 1000, "word " * 200, "0123456789" * 100, "ABC" * 200, IMAGE[:255]])
 def test_other_text_is_kept(text: str) -> None:
     assert leaf_text(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("a", ".a"),

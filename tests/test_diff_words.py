@@ -3,10 +3,10 @@ from __future__ import annotations
 import random
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.diff.documents import DEFAULT_MAX_CHARS, Segment, format_word_diff, word_changes
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
@@ -20,7 +20,7 @@ def both_texts(changes: tuple[Segment, ...]) -> tuple[str, str]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "expected"),
     [
         ("the red car", "the green car", "the [-red-] {+green+} car"),
@@ -79,7 +79,7 @@ def test_a_diff_holds_both_texts_whole(old: str, new: str) -> None:
     assert (old == new) is all(before == after for before, after in changes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("alphabet", "separators", "length"),
     [("ab", " ", 400), ("ab", ".\n", 990), ("abcdef", ". ", 50_000), ("ab", " ,", 500_000)],
 )

@@ -6,10 +6,10 @@ import json
 import re
 from pathlib import PurePath
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import display
 
 HOSTILE = st.text(
@@ -22,7 +22,7 @@ CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]
 """Terminal control characters and bidirectional text controls."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("plain", "plain"),
@@ -61,7 +61,7 @@ def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) ->
     assert json.loads(document) == {"text": text}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "width", "expected"),
     [
         ("abc", 3, "abc"),
@@ -82,14 +82,12 @@ def test_a_cut_line_never_takes_more_columns_than_it_may(text: str, width: int) 
     assert display.display_width(display.truncate_to_width(text, width)) <= width
 
 
-@pytest.mark.parametrize(
-    ("right", "expected"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"]
-)
+@each_row(("right", "expected"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"])
 def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, expected: str) -> None:
     assert display.pad_to_width("漢", 4, align_right=right) + "|" == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ms", "expected"),
     [
         (0.0, "0.00 ms"),
@@ -104,14 +102,12 @@ def test_a_duration_is_formatted_in_a_fitting_unit(ms: float, expected: str) -> 
     assert display.format_duration(ms) == expected
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
-)
+@each_row(("number", "expected"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")])
 def test_a_count_agrees_with_its_noun(number: int, expected: str) -> None:
     assert display.count_with_noun(number, "read") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "word"),
     [
         ("a/b-1.jsonl", "a/b-1.jsonl"),
@@ -133,7 +129,7 @@ def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     assert display.path_as_unicode_text("plain/ü.jsonl") == "plain/ü.jsonl"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "expected"),
     [
         (0, "0 B"),

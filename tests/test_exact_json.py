@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import META
 from llm_proxy.cassette import StoredRequest, parse_cassette_opening
 from llm_proxy.cassette.model import encode_line, request_line
@@ -20,7 +20,7 @@ def stored_request(body: bytes) -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (("content-type", "application/json"),), body)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b'{"a":1,"a":2}',
@@ -41,7 +41,7 @@ def test_json_that_a_parser_would_change_is_rejected(body: bytes) -> None:
     assert parse_exact(body) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "value"),
     [
         (b'{"a":{"a":1},"b":[{"a":2}]}', {"a": {"a": 1}, "b": [{"a": 2}]}),
@@ -79,7 +79,7 @@ def test_a_document_with_a_duplicate_name_is_rejected(name: str, value: Any, oth
         assert parse_exact(body.encode()) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second"),
     [
         (b'{"messages":["a"],"messages":["hi"]}', b'{"messages":["hi"]}'),
@@ -96,7 +96,7 @@ def test_requests_that_parsers_would_confuse_have_different_keys(
     )
 
 
-@pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
+@each_row("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
 def test_a_stored_request_keeps_its_key(body: bytes) -> None:
     lines = encode_line(META) + encode_line(request_line(stored_request(body)))
     _, stored = parse_cassette_opening("x.jsonl", lines)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
+from case_tables import each_row
 from llm_proxy.exchange import Headers, Outcome, Request, header_value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [("x-a", "1"), ("X-A", "1"), ("x-b", ""), ("x-c", None)],
     ids=["first of two", "in another case", "empty", "absent"],
@@ -15,14 +14,12 @@ def test_a_header_is_found_whatever_its_case(name: str, value: str | None) -> No
     assert header_value(headers, name) == value
 
 
-@pytest.mark.parametrize(
-    ("query", "target"), [("", "/v1/models"), ("key=a&b", "/v1/models?key=a&b")]
-)
+@each_row(("query", "target"), [("", "/v1/models"), ("key=a&b", "/v1/models?key=a&b")])
 def test_the_request_target_is_that_of_the_request_line(query: str, target: str) -> None:
     assert Request("GET", "/v1/models", query, (), b"").request_target == target
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("outcome", "text"),
     [
         (Outcome(is_complete=True, is_proven=True, reason="[DONE]"), "complete"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.dialects import estimates_and_fakes
 
 SIZES = (1, 8, 256, 1536, 4096)
@@ -47,8 +48,8 @@ def test_dimensions_are_clamped() -> None:
     ]
 
 
-@pytest.mark.parametrize("dimensions", [256, 1536])
-@pytest.mark.parametrize(
+@each_row("dimensions", [256, 1536])
+@each_row(
     ("text", "like", "unlike"),
     [
         (
@@ -88,14 +89,14 @@ def test_a_text_is_most_similar_to_itself_and_word_order_counts() -> None:
     assert same > case > reordered > 0.5
 
 
-@pytest.mark.parametrize("second", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
+@each_row("second", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
 def test_another_text_has_another_vector(second: str) -> None:
     assert estimates_and_fakes.fake_embedding(
         "red car", 1536
     ) != estimates_and_fakes.fake_embedding(second, 1536)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["x" * 100_000, "".join(map(chr, range(0x4E00, 0x9F00))) * 5, "lorem ipsum dolor " * 5555],
     ids=["one letter", "Chinese", "words"],

@@ -6,10 +6,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import split_at, splits
 from llm_proxy import framing
 from llm_proxy.exchange import Read, Request
@@ -83,7 +83,7 @@ def test_a_header_with_a_secret_is_re_encoded() -> None:
     assert count == 3
 
 
-@pytest.mark.parametrize("size", range(60, 66))
+@each_row("size", range(60, 66))
 def test_a_secret_in_base64_is_found_wherever_it_begins(size: int) -> None:
     text = b'{"text":"%b%b"}' % (b"x" * size, ESCAPED_KEY)
     reads, count = redact_stream([encode_frame(HEADERS, bedrock_payload(text))])
@@ -172,7 +172,7 @@ def test_what_follows_a_frame_with_a_wrong_checksum_comes_through() -> None:
     assert count == 0
 
 
-@pytest.mark.parametrize("payload", [b"{}", b"<%b>" % KEY.encode(), bedrock_payload(KEY.encode())])
+@each_row("payload", [b"{}", b"<%b>" % KEY.encode(), bedrock_payload(KEY.encode())])
 def test_no_byte_of_a_read_is_copied_for_each_frame_in_it(payload: bytes) -> None:
     copied_bytes = 0
 
@@ -200,7 +200,7 @@ def test_without_secrets_nothing_is_held_back() -> None:
     assert frames.flush() == []
 
 
-@pytest.mark.parametrize("missing_bytes", range(1, 40))
+@each_row("missing_bytes", range(1, 40))
 def test_a_cut_frame_stays_incomplete(missing_bytes: int) -> None:
     text = b'{"text":"%b' % ESCAPED_KEY
     payload = bedrock_payload(text + b"x" * 60)
@@ -234,7 +234,7 @@ def test_a_wrong_checksum_stays_wrong() -> None:
     assert count == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"<html>%b</html>" % KEY.encode(),

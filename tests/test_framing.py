@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import split_at, splits
 from llm_proxy import framing
 from llm_proxy.framing import (
@@ -135,8 +136,8 @@ CASES = {
     "whole: any bytes": Case("whole", (), bytes(range(256))),
     "whole: nothing": Case("whole", ()),
 }
-each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-each_codec = pytest.mark.parametrize("name", CODECS)
+each_case = each_row("case", CASES.values(), ids=CASES.keys())
+each_codec = each_row("name", CODECS)
 
 hostile_streams = st.lists(
     st.sampled_from(
@@ -277,7 +278,7 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
 
 @pytest.mark.timeout(30)
 @each_codec
-@pytest.mark.parametrize(
+@each_row(
     ("unit", "size", "read_size"),
     [
         (b"x", 10_000_000, 1024),
@@ -322,7 +323,7 @@ def test_a_codec_of_another_name_is_unknown() -> None:
         framing.new_codec("protobuf")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "name"),
     [
         ("text/event-stream", "sse"),
@@ -341,7 +342,7 @@ def test_the_content_type_chooses_the_codec(content_type: str | None, name: str)
     assert codec_name_for_content_type(content_type) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "event"),
     [
         (b'data: {"a":1}\n\n', SseEvent("", b'{"a":1}')),
@@ -366,7 +367,7 @@ def test_an_event_is_read_as_a_browser_would(message: bytes, event: SseEvent) ->
     assert parse_event(message) == event
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "done"),
     [
         (b"data: [DONE]\n\n", True),

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from case_tables import each_row
 from cassette_builders import FILE_NAME, META, encode_cassette
 from dialect_manners import MANNERS, Manner
 from in_process_proxy import load_cassettes, proxy
@@ -45,7 +46,7 @@ EVENTS: Final = b'data: {"a":1}\n\n'
 FRAME: Final = encode_frame(((":event-type", "x"),), b"{}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("label", "body", "name"),
     [
         # the label decides unless the bytes are clearly in another framing
@@ -92,7 +93,7 @@ def test_the_bytes_choose_the_codec(label: str, body: bytes, name: str) -> None:
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b":\n" * 2_000_000,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
 
@@ -50,12 +51,12 @@ def test_a_header_is_found_by_its_name() -> None:
     assert frame.header(":exception-type") == ""
 
 
-@pytest.mark.parametrize("at", range(len(GOLDEN)))
+@each_row("at", range(len(GOLDEN)))
 def test_a_frame_with_one_bit_wrong_is_none(at: int) -> None:
     assert parse_frame(GOLDEN[:at] + bytes([GOLDEN[at] ^ 1]) + GOLDEN[at + 1 :]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [
         pytest.param(b"", id="nothing"),
@@ -88,7 +89,7 @@ def test_headers_that_are_no_text_are_skipped() -> None:
     assert parse_frame(with_raw_headers(headers, b"y")) == Frame((("h", "x"),), b"y")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "headers",
     [[("a" * 256, "")], [("a", "b" * 65536)], [("a", "\ud83d")], [("\ud83d", "a")]],
     ids=["a long name", "a long value", "half a surrogate pair", "half a pair in a name"],
@@ -116,7 +117,7 @@ def test_header_bytes_are_parsed_or_refused(headers: bytes, payload: bytes) -> N
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("header", [b"\0\0", b"\1a\1"], ids=["no name", "a name"])
+@each_row("header", [b"\0\0", b"\1a\1"], ids=["no name", "a name"])
 def test_a_frame_of_a_million_headers_is_refused_in_linear_time(header: bytes) -> None:
     assert parse_frame(with_raw_headers(header * 1_000_000)) is None
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.exchange import (
     HOP_BY_HOP_HEADERS,
     Framing,
@@ -57,8 +58,8 @@ def test_all_hop_by_hop_headers_are_known() -> None:
     assert {name.lower() for name in CONNECTION_HEADERS} == HOP_BY_HOP_HEADERS
 
 
-@pytest.mark.parametrize("case", range(3), ids=["as written", "lower", "upper"])
-@pytest.mark.parametrize("name", CONNECTION_HEADERS)
+@each_row("case", range(3), ids=["as written", "lower", "upper"])
+@each_row("name", CONNECTION_HEADERS)
 def test_a_hop_by_hop_header_is_forwarded_in_neither_direction(name: str, case: int) -> None:
     headers = (("X-A", "1"), (with_case(name, case), "x"), ("X-B", "2"))
 
@@ -66,7 +67,7 @@ def test_a_hop_by_hop_header_is_forwarded_in_neither_direction(name: str, case: 
     assert client_response_head(*headers).headers == (("X-A", "1"), ("X-B", "2"))
 
 
-@pytest.mark.parametrize("name", ["Host", "Content-Length", "Accept-Encoding", "Expect"])
+@each_row("name", ["Host", "Content-Length", "Accept-Encoding", "Expect"])
 def test_headers_that_the_proxy_sets_itself_are_not_taken_from_the_client(name: str) -> None:
     assert forwarded_request_headers(((name.lower(), "x"), ("X-A", "1"))) == (
         ("X-A", "1"),
@@ -74,7 +75,7 @@ def test_headers_that_the_proxy_sets_itself_are_not_taken_from_the_client(name: 
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "connection",
     [
         (("Connection", "X-Mine"),),
@@ -142,7 +143,7 @@ LENGTH = ("Content-Length", "5")
 CHUNKED = ("Transfer-Encoding", "chunked")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "status", "headers", "framing", "length"),
     [
         ("GET", 200, (), "close", None),
@@ -192,7 +193,7 @@ def test_a_head_is_written_line_by_line() -> None:
     assert head_lines(head) == ["HTTP/1.1 200 All right", "X-a: 1", "x-A: \t2 é"]
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: f"{ord(control):02x}")
+@each_row("control", CONTROLS)
 def test_a_control_character_is_written_nowhere(control: str) -> None:
     text = f"a{control}b"
     for head in (
@@ -204,7 +205,7 @@ def test_a_control_character_is_written_nowhere(control: str) -> None:
             head_lines(head)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "a\t", "é", "(a)", "a,b", 'a"'])
+@each_row("name", ["", "a b", "a:b", "a\t", "é", "(a)", "a,b", 'a"'])
 def test_a_header_name_must_be_a_token(name: str) -> None:
     with pytest.raises(ValueError, match="is no header name"):
         head_lines(ResponseHead(200, "", ((name, "1"),), "none"))

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cli_process import CommandResult, run_command
 from in_process_proxy import proxy
 from llm_proxy.importing import RefusedItem, aimock
@@ -104,7 +105,7 @@ def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fixture_match", "match", "losses"),
     [
         ({"userMessage": "a.b"}, {"user": r"a\.b"}, []),
@@ -142,7 +143,6 @@ def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
             [],
         ),
     ],
-    ids=lambda parameter: ", ".join(parameter) if isinstance(parameter, dict) else "",
 )
 def test_a_scenario_matches_what_its_fixture_matches(
     fixture_match: Fields, match: Fields, losses: list[str]
@@ -153,7 +153,7 @@ def test_a_scenario_matches_what_its_fixture_matches(
     assert loss_names(fixture(fixture_match)) == losses
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fixture_match", "reason"),
     [
         ({"inputText": "a"}, f"it is for embeddings: {CONVERSATIONS_ONLY}"),
@@ -181,7 +181,7 @@ CALL: Final[Fields] = {"name": "look", "arguments": '{"n": 1.0}', "id": "c1"}
 CALLED: Final[Fields] = {"tool_name": "look", "arguments": {"n": 1.0}, "call_id": "c1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fixture_response", "response", "losses"),
     [
         (
@@ -273,7 +273,7 @@ def test_an_error_keeps_its_status_its_fields_and_its_retry_delay() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fixture_response", "reason"),
     [
         ("text", "it has no response"),
@@ -295,7 +295,7 @@ def test_what_no_scenario_can_answer_is_refused(fixture_response: Any, reason: s
     assert refusal_reason(fixture({}, fixture_response)) == reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "expected", "losses"),
     [
         ({"chunkSize": 5, "latency": 30},

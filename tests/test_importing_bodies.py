@@ -15,11 +15,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-import pytest
 import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, conversion
@@ -392,7 +392,7 @@ def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody)
     return ""
 
 
-@pytest.mark.parametrize("name", LOSSLESS)
+@each_row("name", LOSSLESS)
 @given(sent_bodies(), sent_bodies())
 def test_a_body_is_imported_as_it_was_sent(
     name: str, request_body: SentBody, response_body: SentBody
@@ -403,7 +403,7 @@ def test_a_body_is_imported_as_it_was_sent(
     )
 
 
-@pytest.mark.parametrize("name", LOSSY)
+@each_row("name", LOSSY)
 @example(EMPTY_JSON_STRING, EMPTY_TEXT)
 @given(sent_bodies(), sent_bodies())
 def test_a_body_in_a_lossy_format_is_imported_as_it_was_sent_or_refused(
@@ -428,7 +428,7 @@ DOCUMENT_FORMATS: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DOCUMENT_FORMATS)
+@each_row("name", DOCUMENT_FORMATS)
 @given(_NAMES, _VALUES, st.booleans())
 def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
     name: str, field: str, value: object, is_request: bool
@@ -459,7 +459,7 @@ _OBJECTS: Final = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", DOCUMENT_FORMATS)
+@each_row("name", DOCUMENT_FORMATS)
 @given(st.sampled_from(_FIELDS), _JSON | _OBJECTS, st.booleans())
 def test_whatever_stands_in_a_field_of_any_format_is_read_or_refused(
     name: str, field: str, value: object, is_request: bool
@@ -526,7 +526,7 @@ UNREADABLE: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
+@each_row("name", UNREADABLE)
 def test_a_body_that_is_not_understood_is_refused_with_the_reason(name: str) -> None:
     data, why = UNREADABLE[name]
     assert list(importing.parse_recording(parse_file_content(data)).exchanges) == [

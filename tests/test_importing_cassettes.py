@@ -6,8 +6,7 @@ import gzip
 import zlib
 from dataclasses import replace
 
-import pytest
-
+from case_tables import each_row
 from llm_proxy import importing
 from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.cassette_views import cassette_outcome
@@ -232,7 +231,7 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
     assert stored_cassette(exchange).meta.key == stored_cassette(PLAIN).meta.key
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "framing", "length"),
     [
         ((), "chunked", None),
@@ -260,7 +259,7 @@ def test_a_document_without_a_length_gets_one() -> None:
     assert stored_cassette(document).response_head.content_length == 10
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "path", "provider"),
     [
         ("api.openai.com", "/v1/chat/completions", "openai"),

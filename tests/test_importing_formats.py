@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import NumberedExchange, RefusedItem
@@ -317,7 +318,7 @@ def refusals(data: bytes) -> list[tuple[int, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@each_row("name", SOURCES)
 def test_each_format_is_detected_from_the_file_contents(name: str) -> None:
     recording = importing.parse_recording(parse_file_content(SOURCES[name]))
     exchange = only_exchange(SOURCES[name])
@@ -330,13 +331,13 @@ def test_each_format_is_detected_from_the_file_contents(name: str) -> None:
     assert exchange.response_body == STREAM.encode()
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@each_row("name", SOURCES)
 def test_a_file_may_be_gzipped_whatever_it_is(name: str) -> None:
     packed = gzip.compress(SOURCES[name])
     assert only_exchange(packed) == only_exchange(SOURCES[name])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "losses", "recorded"),
     [
         ("vcr", (NO_TIMES,), "2025-03-07T02:12:29.000Z"),
@@ -371,7 +372,7 @@ def test_the_times_that_a_file_holds_are_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "ms"),
     [("342.058959ms", 342.058959), ("1m2.5s", 62500), ("1h", 3.6e6), ("15µs", 0.015),
      (1_500_000, 1.5), ("", None), ("soon", None), ("0s", None), (None, None)],
@@ -424,7 +425,7 @@ def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kept"),
     [
         ("!!python/object/new:_io.BytesIO {state: !!python/tuple [!!binary /wA=, 0, null]}",
@@ -443,7 +444,7 @@ def test_text_and_bytes_that_vcr_py_keeps_as_objects_are_read(body: str, kept: b
     assert only_exchange(data.encode()).request.body == kept
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tag",
     [
         "!!python/object:aiohttp.formdata.FormData {_fields: []}",
@@ -494,7 +495,7 @@ def test_a_document_with_a_request_is_not_reported_as_a_lone_answer() -> None:
         read_exchanges(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "body"),
     [
         ({"response": {"a": [1]}}, b'{"a":[1]}'),
@@ -556,7 +557,7 @@ def test_a_form_that_was_kept_as_parameters_is_written_anew() -> None:
     assert FORM_PARAMETERS in exchange.losses
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size", "body"),
     [
         ("\u00e2\u20ac", 5, "\u00e2\u20ac".encode()),
@@ -576,7 +577,7 @@ def test_bytes_that_became_characters_are_bytes_again(
     assert only_exchange(har(response=response)).response_body == body
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "why"),
     [
         ({"status": 0, "_error": "net::ERR_ABORTED"}, "it has no answer: net::ERR_ABORTED"),
@@ -615,7 +616,7 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
     assert broken.ending is Ending.FIN
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "beginning"),
     [
         (STREAM.encode(), "it holds an answer alone"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import importing
 from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.errors import CassetteError
@@ -104,7 +105,7 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
     assert time.process_time() - began < 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "sentence"),
     [
         ("version: 1\na: &a [*a]\n", "line 2: *a repeats nothing that ends before it"),
@@ -130,7 +131,7 @@ def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "sentence"),
     [
         (flow()[:-9], "byte 0: it is cut short"),

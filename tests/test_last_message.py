@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.last_message import LastMessage, last_message
 
 JSON = st.recursive(
@@ -25,7 +25,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "role", "text"),
     [
         (
@@ -94,7 +94,7 @@ def test_the_last_message_is_found(document: object, role: str, text: str) -> No
     assert last_message(orjson.dumps(document)) == LastMessage(role, text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body", [b"", b"not json", b"[]", b"{}", b'{"messages":[]}', b'{"messages":[{"role":"user"}]}']
 )
 def test_a_request_without_text_has_no_last_message(body: bytes) -> None:

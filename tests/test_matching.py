@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.documents import differing_values, json_leaves
@@ -50,7 +51,7 @@ def test_a_key_is_stable() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (b'{"a":1,"b":2}', b'{"b":2,"a":1}'),
@@ -124,7 +125,7 @@ def test_bodies_have_one_key_exactly_when_no_leaf_differs(one: Any, other: Any) 
     assert (key_of(requested) == key_of(stored)) == (list(differences) == [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("/v1/models/a%3Ab", "/v1/models/a:b"),
@@ -138,7 +139,7 @@ def test_paths_that_are_encoded_differently_have_one_key(one: str, other: str) -
     assert key_of(replace(chat(), path=one)) == key_of(replace(chat(), path=other))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [("a=1&b=2", "b=2&a=1"), ("a=%31", "a=1"), ("a=b%20c", "a=b+c"), ("a", "a="), ("&a=1&", "a=1")],
 )
@@ -154,7 +155,7 @@ def test_headers_are_no_part_of_the_key() -> None:
 FORM = b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--%b--\r\n'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content_type",
     ["multipart/form-data; boundary=%s", 'multipart/form-data; Boundary="%s"; charset=utf-8'],
 )
@@ -168,7 +169,7 @@ def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) 
     assert key_of(changed) != key_of(one)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         pytest.param(chat(messages=CHAT["messages"][::-1]), id="order of messages"),
@@ -202,7 +203,7 @@ def test_a_request_with_another_meaning_has_another_key(other: StoredRequest) ->
     assert [*differing_values(leaves_of("openai", chat()), leaves_of("openai", other))]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("a=1", "a=2"), ("a=1", "b=1"), ("a=1", "a=1&a=1"), ("a=1%262", "a=1&2"), ("a=+", "a=%2B"),
@@ -214,7 +215,7 @@ def test_queries_that_differ_have_different_keys(one: str, other: str) -> None:
     assert key_of(replace(chat(), query=one)) != key_of(replace(chat(), query=other))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [(b"1", b"1.5"), (b"9007199254740993", b"9007199254740992"), (b"1e300", b"1e301"),
      (b"[1,2]", b"[2,1]"), (b'"a"', b'"A"'), (b"{}", b"[]"), (b"0", b"false"), (b"a", b"b")],
@@ -228,7 +229,7 @@ def test_another_provider_is_another_key() -> None:
     assert key_of(replace(chat(), method="post")) == key_of(chat())
 
 
-@pytest.mark.parametrize("depth", [99, 100, 101, 300, 2000, 100_000])
+@each_row("depth", [99, 100, 101, 300, 2000, 100_000])
 def test_a_document_of_any_depth_has_a_key(depth: int) -> None:
     body = b'{"a":' * depth + b"1" + b"}" * depth
     other = body.replace(b"1", b"2")
@@ -287,7 +288,7 @@ class TestVolatileFields:
     def stored_request(path: str, **body: Any) -> StoredRequest:
         return StoredRequest("POST", path, "", (), json.dumps(body).encode())
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("path", "one", "other"),
         [
             ("/v1/messages", {"metadata": {"user_id": "a"}}, {"metadata": {"user_id": "b"}}),
@@ -312,7 +313,7 @@ class TestVolatileFields:
         assert key_of(first) == key_of(second)
         assert leaves_of("openai", first) == leaves_of("openai", second)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("path", "one", "other"),
         [
             ("/v1/messages", {"metadata": {"team": "a"}}, {"metadata": {"team": "b"}}),
@@ -343,7 +344,7 @@ class TestVolatileFields:
 
         assert key_of(first) != key_of(second)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "field"),
         [
             (dialect.name, field)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import key_document, request_key
 from llm_proxy.matching.keys import parse_form
@@ -34,7 +34,7 @@ def parse_part(encoded: bytes) -> Any:
     return field
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("disposition", "field"),
     [
         (b'name="a"', {"name": "a"}),
@@ -59,7 +59,7 @@ def test_a_part_has_the_fields_of_its_disposition(
     assert parse_part(part(disposition)) == field | {"value": "v"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("disposition", "name"),
     [
         ('form-data; name="a"; name="b"', {"name": "a"}),
@@ -90,7 +90,7 @@ def test_a_part_has_a_type_and_further_headers() -> None:
     }
 
 
-@pytest.mark.parametrize("content", [b"\xff\x00", b"\x89PNG\r\n\x1a\n\r\n", b"a" * 70_000])
+@each_row("content", [b"\xff\x00", b"\x89PNG\r\n\x1a\n\r\n", b"a" * 70_000])
 def test_a_binary_or_long_part_is_represented_by_its_hash(content: bytes) -> None:
     assert parse_part(part(b'name="a"', content)) == {
         "name": "a",
@@ -104,7 +104,7 @@ def test_preamble_and_epilogue_are_ignored() -> None:
     assert parse_form(TYPE, body) == [{"name": "a", "value": "v"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "boundary"),
     [
         ("multipart/form-data; boundary=X", b"X"),
@@ -123,7 +123,7 @@ def test_a_boundary_is_found_however_it_is_spelled(content_type: str, boundary: 
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "body"),
     [
         (TYPE, multipart(part(b'name="a"'), end=b"\r\n")),
@@ -173,7 +173,7 @@ def _key(body: bytes, content_type: str = TYPE) -> str:
     return request_key("openai", request)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (part(b'name="a"'), part(b'name="b"')),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import RuleSet, normalized_document, request_key
@@ -25,7 +26,7 @@ def stored_request(**body: Any) -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "spelled", "setting"),
     [
         ("uuids", "uuids@1", "uuids"),
@@ -44,7 +45,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
     assert str(parse_rule(spelled)) == spelled
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("", "'' is no rule: write NAME or NAME=ARGUMENT, such as uuids, or ignore=$.metadata"),
@@ -71,7 +72,7 @@ def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> No
     assert why in str(refused.value)
 
 
-@pytest.mark.parametrize("pattern", ["a*", "x|", r"\b", "^", "$", "(?m)^", "[0-9]*b?"])
+@each_row("pattern", ["a*", "x|", r"\b", "^", "$", "(?m)^", "[0-9]*b?"])
 def test_a_pattern_that_finds_the_empty_text_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError, match="finds the empty text"):
         parse_rule(f"regex={pattern}")
@@ -118,7 +119,7 @@ def test_a_pattern_finds_whole_characters() -> None:
     assert text == f"naïve {mark} {mark}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "text"),
     [
         ("(a|aa)+$", "a" * 500_000 + "b"),
@@ -135,7 +136,7 @@ def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:
     assert time.process_time() - begun < 20  # a backtracking engine would never finish
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "settings"),
     [
         ("exact", MatchSettings(is_exact=True)),
@@ -149,7 +150,7 @@ def test_how_alike_a_cassette_must_be(text: str, settings: MatchSettings) -> Non
     assert parse_match_settings(text) == settings
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "exactly", "exact:1", "nearest", "nearest:", "nearest:0.4", "nearest:2", "near:1"]
 )
 def test_an_unknown_way_to_match_is_refused(text: str) -> None:

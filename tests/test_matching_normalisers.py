@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KeyDocument, key_document
@@ -40,7 +41,7 @@ def normalized_text(rule: str, text: str) -> str:
 
 
 class TestWhitespace:
-    @pytest.mark.parametrize(
+    @each_row(
         ("text", "left"),
         [
             ("a b", "a b"),
@@ -131,12 +132,12 @@ step_2026-11-22
 
 
 class TestTimestamps:
-    @pytest.mark.parametrize("text", TIMES)
+    @each_row("text", TIMES)
     def test_a_time_is_normalised_wherever_it_occurs(self, text: str) -> None:
         for template in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>", "a\n{}\nb"):
             assert normalized_text("timestamps", template.format(text)) == template.format("<time>")
 
-    @pytest.mark.parametrize("text", NO_TIMES)
+    @each_row("text", NO_TIMES)
     def test_what_only_looks_like_a_time_counts(self, text: str) -> None:
         for template in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>"):
             assert normalized_text("timestamps", template.format(text)) == template.format(text)
@@ -146,12 +147,12 @@ class TestTimestamps:
             normalized_text("timestamps", "logs/run-20261122T130509Z.txt") == "logs/run-<time>.txt"
         )
 
-    @pytest.mark.parametrize(
+    @each_row(
         "name",
         ["created", "created_at", "createdAt", "timestamp", "start_time", "date", "expiresAt",
          "x-ts", "TIMESTAMP", "lastUpdated"],
     )  # fmt: skip
-    @pytest.mark.parametrize(
+    @each_row(
         "number",
         [1795353909, 1795353909.25, 1795353909123, 1795353909123456, 1795353909123456789,
          "1795353909", "1795353909123"],
@@ -166,7 +167,7 @@ class TestTimestamps:
                 name, "<time>"
             )
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "number"),
         [
             ("price", 1795353909),
@@ -207,7 +208,7 @@ class TestUuids:
         }
         assert applied.value_by_alias == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
 
-    @pytest.mark.parametrize(
+    @each_row(
         "text",
         [UUID[:-1], UUID + "0", "0" + UUID, "z" + UUID, UUID.replace("-", ""),
          UUID.replace("3", "g")],
@@ -235,7 +236,7 @@ class TestIgnore:
         'it\'s "so"': 1,
     }
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("path", "changed"),
         [
             ("$.temperature", {"temperature": None}),
@@ -267,7 +268,7 @@ class TestIgnore:
         once = normalized_body("ignore=$.messages[0]", self.BODY)
         assert normalized_body("ignore=$.messages[1]", once)["messages"] == ["<ignored>"] * 2
 
-    @pytest.mark.parametrize("body", ["$", '{"temperature":1}', 1, None, [], True])
+    @each_row("body", ["$", '{"temperature":1}', 1, None, [], True])
     def test_a_body_of_another_kind_stays(self, body: Any) -> None:
         assert normalized_body("ignore=$.temperature", body) == body
 
@@ -276,7 +277,7 @@ class TestIgnore:
             {"name": "a", "value": "1"}
         ]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("path", "why"),
         [
             ("temperature", "a path begins with $"),
@@ -301,13 +302,13 @@ class TestNonText:
 
     RULES: Final = ("whitespace", "timestamps", "uuids", "regex=[0-9]+")
 
-    @pytest.mark.parametrize("rule", RULES)
+    @each_row("rule", RULES)
     def test_large_base64_counts_as_it_is(self, rule: str) -> None:
         image = "iVBORw0KGgo2026" * 40
         for text in (image, f"data:image/png;base64,{image}=="):
             assert normalized_text(rule, text) == text
 
-    @pytest.mark.parametrize("rule", RULES)
+    @each_row("rule", RULES)
     def test_bytes_that_are_no_text_count_as_they_are(self, rule: str) -> None:
         body = b"\xff  2026-11-22 " + UUID.encode()
         assert normalized_body(rule, body, "audio/wav") == normalized_body(
@@ -354,7 +355,7 @@ bodies = st.recursive(
 )
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each_row("rule", RULES)
 @given(body=bodies)
 def test_normalisers_are_idempotent(rule: str, body: Any) -> None:
     parsed_rule = parse_rule(rule)
@@ -369,7 +370,7 @@ def test_the_placeholder_of_a_time_is_never_part_of_another_time(body: str) -> N
     assert parsed_rule.normalize_document(once).document == once
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each_row("rule", RULES)
 @given(body=bodies)
 def test_the_order_of_members_changes_nothing(rule: str, body: Any) -> None:
     def reverse_members(value: Any) -> Any:
@@ -402,12 +403,11 @@ HOSTILE: Final = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [kind for kind in NORMALISERS.values() if not kind.argument_description],
-    ids=lambda kind: kind.name,
 )
-@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+@each_row("piece", HOSTILE.values(), ids=HOSTILE)
 def test_the_time_is_linear_in_the_length_of_the_text(
     kind: NormaliserDefinition, piece: str
 ) -> None:

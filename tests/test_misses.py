@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
@@ -78,7 +78,7 @@ PROMPTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "nearest"),
     [
         ("Name three rivers", "Name three rivers."),
@@ -98,7 +98,7 @@ def test_of_single_message_chats_the_nearest_has_the_most_similar_text(
     assert found.cassette.request == chats[PROMPTS.index(nearest)].stored_request
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "rule"),
     [
         ("Today is 2026-11-23. What is due?", "timestamps"),
@@ -163,7 +163,7 @@ MESSAGES_BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], 
 CONTENTS_BODY = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored", "alike"),
     [
         (
@@ -302,7 +302,7 @@ def test_a_request_without_a_model_is_named_by_its_path() -> None:
 LONG = "x" * 3000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored"),
     [
         (chat_call(model=LONG), chat_call(model=LONG + "y")),

@@ -6,8 +6,8 @@ import shlex
 from typing import Any
 
 import orjson
-import pytest
 
+from case_tables import each_row
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.exchange import Request
@@ -44,7 +44,7 @@ def suggested_rules(
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored", "path", "rule", "cautious"),
     [
         ({"temperature": 1}, {"temperature": 0}, "$.temperature", "ignore=$.temperature", False),
@@ -102,7 +102,7 @@ def test_no_rule_is_suggested_where_rules_do_not_apply() -> None:
     assert report.text.endswith("record it with llm-proxy record")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored"),
     [
         ({"model": "n", "seed": 1}, {"seed": 2}),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
@@ -108,7 +109,7 @@ def test_further_sections_add_their_tables_to_the_summary() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "a|b", "</pre><script>alert(1)</script>", "[x](http://evil.example)", "![x](y)",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document
 from llm_proxy.misses.nearest import (
@@ -49,7 +50,7 @@ def upload(file: str, language: str) -> KeyDocument:
     return document_of_bytes(body.encode(), ("Content-Type", "multipart/form-data; boundary=b"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other", "alike"),
     [
         ({"$.a": "1"}, {"$.a": "1"}, 1.0),
@@ -91,7 +92,7 @@ def test_different_images_have_no_similarity() -> None:
     assert lowest_prompt_similarity(chat(one), chat(other)) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "stored", "least"),
     [
         (chat("hi", seed=1), chat("hi", seed=2), 1.0),

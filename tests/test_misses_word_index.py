@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import orjson
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
@@ -95,7 +95,7 @@ def test_of_a_long_message_its_beginning_and_its_end_decide() -> None:
     )
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b'{"request":1}', b'{"request":{"text":"x"}}'])
+@each_row("line", [b"", b"{", b'{"request":1}', b'{"request":{"text":"x"}}'])
 def test_a_request_line_without_text_has_no_last_message_words(line: bytes) -> None:
     assert not nearest.last_message_word_hashes(line)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-import pytest
 
+from case_tables import each_row
 from cassette_builders import META, REQUEST, make_cassette, make_head
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
@@ -19,9 +19,9 @@ LAST = b'{"message":{"content":""},"done":true}\n'
 COMPLETE, UNPROVEN, PARTIAL = "complete", "complete, unproven", "partial"
 
 
-@pytest.mark.parametrize("dialect", [CHAT, OLLAMA, OPAQUE, "learned-later"])
-@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
-@pytest.mark.parametrize("ending", [item for item in Ending if item is not Ending.CLEAN])
+@each_row("dialect", [CHAT, OLLAMA, OPAQUE, "learned-later"])
+@each_row("framing", ["chunked", "length", "close"])
+@each_row("ending", [item for item in Ending if item is not Ending.CLEAN])
 def test_nothing_that_did_not_end_clean_is_complete(
     dialect: str, framing: str, ending: Ending
 ) -> None:
@@ -42,7 +42,7 @@ def test_every_ending_has_its_own_reason() -> None:
     assert len(reasons) == len(partial)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "codec", "body", "framing", "status", "verdict"),
     [
         (CHAT, "sse", OPEN + STOPPED + DONE, "chunked", 200, COMPLETE),
@@ -84,7 +84,7 @@ def test_what_ended_clean_is_judged_by_its_dialect(
     assert outcome.reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "body", "verdict"),
     [("sse", OPEN, PARTIAL), ("sse", OPEN + DONE, COMPLETE), ("whole", OPEN + DONE, COMPLETE)],
 )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import pytest
-
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document, request_key
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.matching.presets import CURRENT_DATE_RULE, PRESETS
 
-each_preset = pytest.mark.parametrize("preset", PRESETS)
+each_preset = each_row("preset", PRESETS)
 
 FIRST_RUN: Final[dict[str, Any]] = {
     "model": "gpt-5",
@@ -57,7 +56,7 @@ def test_another_day_folder_and_id_have_the_key_of_the_first(preset: str) -> Non
 
 
 @each_preset
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         with_content(1, "What happened on 2024-05-05? See others.txt"),
@@ -84,7 +83,7 @@ def test_the_prompt_counts(preset: str, other: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("announcement", "after"),
     [
         ("Today's date is 2026-11-22.", "Today's date is <today>."),
@@ -118,7 +117,7 @@ def _document(text: str) -> KeyDocument:
 
 
 @each_preset
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Today ", "Today is ", "The date (", "The time is now  ", "Today is Mon", "Current date: 1",

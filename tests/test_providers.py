@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy import providers
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.providers import DEFAULT_PROVIDER, PROVIDERS, provider_of_request
@@ -165,7 +166,7 @@ PATH_CASES: Final = [
 ]
 
 
-@pytest.mark.parametrize(("path", "headers", "provider"), PATH_CASES)
+@each_row(("path", "headers", "provider"), PATH_CASES)
 def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: str) -> None:
     assert provider_of_request(Request("POST", path, "", headers, b"")) == provider
 
@@ -176,7 +177,7 @@ def test_every_provider_with_paths_has_a_case() -> None:
     assert names <= {name for _, _, name in PATH_CASES}, "add its paths to PATH_CASES"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "provider"),
     [
         ("api-version=preview", "azure"),
@@ -193,7 +194,7 @@ def test_a_version_in_the_query_distinguishes_azure_from_groq(query: str, provid
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "provider"),
     [
         ("Bun/1.4.4", "anthropic"),
@@ -210,7 +211,7 @@ def test_a_client_that_only_opens_a_connection_is_identified_by_its_runtime(
     assert provider_of_request(Request("HEAD", "/", "", headers, b"")) == provider
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "provider"),
     [
         (b'{"model":"rerank-v3.5","query":"a","documents":["b"]}', "cohere"),
@@ -231,7 +232,7 @@ def test_reranking_belongs_to_cohere_only_for_its_models(body: bytes, provider: 
     assert provider_of_request(Request("POST", "/v1/rerank", "", NO_HEADERS, body)) == provider
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "expected"),
     [
         ("HEAD", "/", True),
@@ -247,7 +248,7 @@ def test_a_head_request_to_a_known_address_is_a_probe(
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize(
+@each_row(
     "path",
     ["/model/" * 10_000, "/model/" + "/converse/" * 7_000 + "!", "/model/m/converse" * 4_000 + "!"],
     ids=["prefixes", "operations", "both"],
@@ -256,7 +257,7 @@ def test_no_path_takes_long(path: str) -> None:
     assert provider_of_request(Request("POST", path, "", NO_HEADERS, b"")) == DEFAULT_PROVIDER
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "region", "url"),
     [
         ("/model/m/converse", "us-east-1", "https://bedrock-runtime.us-east-1.amazonaws.com"),
@@ -277,7 +278,7 @@ def test_every_provider_has_a_name_of_its_own() -> None:
     assert DEFAULT_PROVIDER not in names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider", "configured", "url"),
     [
         ("openai", {}, "https://api.openai.com"),
@@ -299,7 +300,7 @@ def test_the_most_specific_configured_address_is_used(
     assert providers.upstream_url(provider, configured) == url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "target", "url"),
     [
         ("http://a", "/v1/x", "http://a/v1/x"),
@@ -321,7 +322,7 @@ def test_a_target_is_joined_to_its_base(base: str, target: str, url: str) -> Non
     assert providers.join_url(base, target) == url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "target", "url"),
     [
         ("http://a/v1", "/v1/x", "http://a/v1/x"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import split_at, splits
 from dialect_manners import MANNERS, Manner
 from llm_proxy import redaction
@@ -22,7 +23,7 @@ KEY = "sk-canary-0123456789"
 PLACEHOLDER_BYTES = PLACEHOLDER.encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "Authorization", "Proxy-Authorization", "x-api-key", "api-key", "X-Goog-Api-Key", "Cookie",
@@ -45,7 +46,7 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "is_kept"),
     [
         ("Content-Type", True),
@@ -101,9 +102,7 @@ def test_every_id_that_is_kept_without_its_value_is_documented() -> None:
     assert REDACTED_RESPONSE_HEADERS - documented == {"openai-organization", "openai-project"}
 
 
-for_each_manner = pytest.mark.parametrize(
-    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
-)
+for_each_manner = each_row("manner", MANNERS, ids=[manner.name for manner in MANNERS])
 
 LIMITS = AccountLimits(RateLimitWindow(60, 59, 1.0), RateLimitWindow(1000, 900, 2.0))
 TURN = Turn(
@@ -138,14 +137,14 @@ def test_header_values_are_decoded_from_a_cassette_too(manner: Manner) -> None:
     assert manner.dialect.decode_response(stored) == manner.dialect.decode_response(response)
 
 
-@pytest.mark.parametrize("name", sorted(REDACTED_RESPONSE_HEADERS))
+@each_row("name", sorted(REDACTED_RESPONSE_HEADERS))
 def test_an_id_stays_there_without_its_value(name: str) -> None:
     assert redaction.storable_response_headers(((name.upper(), "org-1"),)) == (
         (name.upper(), PLACEHOLDER),
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "redacted", "count"),
     [
         ("", "", 0),
@@ -164,7 +163,7 @@ def test_a_query_is_stored_without_its_secrets(raw: str, redacted: str, count: i
     assert redaction.redact_query(raw) == (redacted.format(PLACEHOLDER), count)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["authorization", "bearer", "jwt", "pwd", "credentials", "sas", "key[]", "filter[token]"],
 )
@@ -172,7 +171,7 @@ def test_a_parameter_that_is_called_like_a_secret_in_part_is_one(name: str) -> N
     assert redaction.redact_query(f"a=1;{name}=abc&q=1") == (f"a=1;{name}=[redacted]&q=1", 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["subscription-key", "password", "session_token", "client_key", "apiKey", "access_token"],
 )
@@ -180,7 +179,7 @@ def test_a_parameter_that_is_called_like_a_secret_is_one(name: str) -> None:
     assert redaction.redact_query(f"{name}=abc&q=1") == (f"{name}=[redacted]&q=1", 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["secretKey", "refreshToken", "idToken", "access_key_id", "accessKeyId", "user[authToken]"],
 )
@@ -188,7 +187,7 @@ def test_a_parameter_in_camel_case_is_a_secret_too(name: str) -> None:
     assert redaction.redact_query(f"{name}=abcdefgh") == (f"{name}={PLACEHOLDER}", 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["page_token", "pageToken", "nextToken", "next_page_token", "sort_key", "partition-key",
      "continuation-token", "list[page_token]"],
@@ -208,7 +207,7 @@ def test_a_redirect_keeps_where_it_leads_without_the_secrets_of_its_query() -> N
     assert kept == (("Location", "/cb?a=1#access_token=[redacted]&state=1"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("secrets", "text", "redacted", "count"),
     [
         pytest.param([], b"abc", b"abc", 0, id="no secrets"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import make_cassette, split_at
 from dialect_manners import MANNERS, Manner
 from llm_proxy import framing
@@ -34,9 +35,7 @@ NEW: Final = 'C:\\Users\\Bob\\"é"'
 CALL_ID: Final = "call_0123456789"
 VALUES: Final = ValueReplacements({OLD: NEW, CALL_ID: "mine"})
 
-for_each_manner = pytest.mark.parametrize(
-    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
-)
+for_each_manner = each_row("manner", MANNERS, ids=[manner.name for manner in MANNERS])
 
 
 def recorded_cassette(response: DialectResponse) -> Cassette:
@@ -78,7 +77,7 @@ def decode_body(manner: Manner, codec: str, head: ResponseHead, body: bytes) -> 
 
 
 @for_each_manner
-@pytest.mark.parametrize("size", [1, 7])
+@each_row("size", [1, 7])
 def test_a_renamed_answer_decodes_like_one_with_the_clients_values(
     manner: Manner, size: int
 ) -> None:
@@ -102,7 +101,7 @@ def test_an_answer_without_the_values_is_the_recording_itself(manner: Manner) ->
     assert replace_recorded_values(recording, ValueReplacements({})) == (recording, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "body"),
     [
         ("whole", b'{"a":\t"%b" , "b": "x\\/y"}'),
@@ -123,7 +122,7 @@ def test_the_rest_of_the_body_is_unchanged(codec: str, body: bytes) -> None:
     assert (renamed.response_body, count) == (body % b"mine", 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         b'{"a": "x%by"}', b'{"a": "%b0"}', b'{"a": "/srv%b"}', b'{"a": "%b.old"}', b'{"a": "%b-2"}',

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.framing.message_edits import rearrange_messages
 
@@ -14,7 +15,7 @@ SWAPPED = (1, 0)
 TWICE = (0, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "messages", "order", "rearranged"),
     [
         ("sse", [b"data: 1\n\n", b"data: 2\n\n"], SWAPPED, [b"data: 2\n\n", b"data: 1\n\n"]),
@@ -35,7 +36,7 @@ def test_separators_stand_between_rearranged_messages(
     assert rearrange_messages(codec, messages, order) == rearranged
 
 
-@pytest.mark.parametrize("order", [SWAPPED, (1, 1)])
+@each_row("order", [SWAPPED, (1, 1)])
 def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
     with pytest.raises(ValueError, match="the end of the array has no other place"):
         rearrange_messages("json-array", [b'[{"a":1}', b"\n]"], order)

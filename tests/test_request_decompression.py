@@ -12,6 +12,7 @@ import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 from backports import zstd
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Request
 from llm_proxy.shell.server.intake import decompress_request
@@ -87,7 +88,7 @@ async def test_a_request_is_found_again_however_it_was_compressed(tmp_path: Path
     assert [raw.status for raw in responses] == [200] * 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("coding", "body", "reason"),
     [
         ("gzip", b"no gzip at all", "incorrect header check"),
@@ -117,7 +118,7 @@ async def test_undecodable_bodies_are_distinguished() -> None:
     assert first == await decompress_request(compressed_request("snappy", b"one"), MAX_BYTES)
 
 
-@pytest.mark.parametrize(("coding", "body"), [("", BODY), ("identity", BODY), ("gzip", b"")])
+@each_row(("coding", "body"), [("", BODY), ("identity", BODY), ("gzip", b"")])
 async def test_a_plain_request_is_left_alone(coding: str, body: bytes) -> None:
     assert await decompress_request(compressed_request(coding, body), MAX_BYTES) is None
 

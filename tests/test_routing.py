@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import matching
 from llm_proxy.cassette_consistency import was_redacted_after_keying
 from llm_proxy.errors import RequestRefused
@@ -21,7 +22,7 @@ def route_post(
     return route_request(Request("POST", path, query, headers, body), 2.0, lambda: 2.25)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "session", "provider", "rest"),
     [
         ("/v1/chat/completions", "default", "openai", "/v1/chat/completions"),
@@ -52,7 +53,7 @@ def test_proxy_prefixes_are_removed_and_nothing_else(
     assert (routed_request.request.path, routed_request.request.query) == (rest, "a=%20b")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "headers"),
     [
         ("/@/v1/x", ()),
@@ -76,9 +77,7 @@ def test_an_invalid_name_is_refused(path: str, headers: Headers) -> None:
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize(
-    ("path", "session"), [("/v1/x", "from-header"), ("/@from-path/v1/x", "from-path")]
-)
+@each_row(("path", "session"), [("/v1/x", "from-header"), ("/@from-path/v1/x", "from-path")])
 def test_a_header_names_the_session_where_the_path_does_not(path: str, session: str) -> None:
     assert route_post(path, ("X-Llm-Proxy-Session", "from-header")).session == session
 
@@ -147,7 +146,7 @@ def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
 BODY = b'{"model": "m", "prompt": "accepted in us-east-1, key %b"}' % KEY.encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "headers", "query"),
     [
         ("/v1/x", [("x-api-key", KEY)], ""),
@@ -188,9 +187,7 @@ def test_the_session_is_no_part_of_the_key() -> None:
     assert route_post("/@a/v1/x").key == route_post("/@b/v1/x").key == route_post("/v1/x").key
 
 
-@pytest.mark.parametrize(
-    "name", ["credentials", "request_for_key", "stored_request", "model", "key"]
-)
+@each_row("name", ["credentials", "request_for_key", "stored_request", "model", "key"])
 def test_cached_properties_keep_their_docstrings(name: str) -> None:
     assert getattr(RoutedRequest, name).__doc__
     assert getattr(RoutedRequest, name) is vars(RoutedRequest)[name]

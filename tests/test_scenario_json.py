@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.parsing import (
     Node,
@@ -31,7 +32,7 @@ def read_error(text: str) -> str:
     return f"{mark.line}:{mark.column}: {caught.value.message}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ('{"a": [1, 2.5, -3, 1e3, true, false, null, "x"]}',
@@ -62,7 +63,7 @@ def test_every_name_and_value_has_its_position() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ('{"a": 1,}', "1:8: this comma is one too many: JSON has none before }"),

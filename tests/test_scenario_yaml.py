@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.scenario.documents.parsing import (
     Node,
     NodeComposer,
@@ -45,8 +46,8 @@ def json_value(text: str) -> Json:
     return value
 
 
-@pytest.mark.parametrize("parser", PARSERS)
-@pytest.mark.parametrize(
+@each_row("parser", PARSERS)
+@each_row(
     ("written", "value"),
     [
         ("no", "no"), ("Yes", "Yes"), ("on", "on"), ("off", "off"), ("y", "y"),
@@ -78,7 +79,7 @@ def test_nan_is_read_as_a_float() -> None:
     ]
 
 
-@pytest.mark.parametrize("parser", PARSERS)
+@each_row("parser", PARSERS)
 def test_every_name_and_value_has_its_position(parser: Loader) -> None:
     text = '# first\nid: a\nturns:\n  - turn: 1\n    ünï: "b"\n  - [x, {y: z}]\n'
     [document] = read(text, parser)
@@ -136,7 +137,7 @@ def test_repetitions_do_not_dig_deeper_than_is_allowed() -> None:
         read("\n".join(lines))
 
 
-@pytest.mark.parametrize("depth", [10_000, 1_000_000])
+@each_row("depth", [10_000, 1_000_000])
 def test_a_deep_file_is_refused_and_harms_nobody(depth: int) -> None:
     with pytest.raises(UnreadableDocument, match="deep"):
         read("[" * depth)

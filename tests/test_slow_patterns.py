@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
@@ -52,9 +53,9 @@ MATCH_FIELDS: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("field", MATCH_FIELDS)
-@pytest.mark.parametrize(("pattern", "repeated"), PATTERNS.values(), ids=PATTERNS)
-@pytest.mark.parametrize("size", SIZES)
+@each_row("field", MATCH_FIELDS)
+@each_row(("pattern", "repeated"), PATTERNS.values(), ids=PATTERNS)
+@each_row("size", SIZES)
 def test_a_pattern_ends_in_time_or_is_named(
     field: str, pattern: str, repeated: str, size: int
 ) -> None:
@@ -85,7 +86,7 @@ def test_many_patterns_share_one_limit() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "$..*..*..*..zzz",
@@ -117,9 +118,7 @@ def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     assert process_time() - started_at_s < MAX_CPU_S
 
 
-@pytest.mark.parametrize(
-    "filters", ["search(@.a, '(a|aa)+$')", "match(@.a, $.b)", "@.a =~ /(a|aa)+$/"]
-)
+@each_row("filters", ["search(@.a, '(a|aa)+$')", "match(@.a, $.b)", "@.a =~ /(a|aa)+$/"])
 def test_a_regular_expression_in_a_filter_is_refused_with_its_position(filters: str) -> None:
     path = f"$.messages[?{filters}]"
     match = json.dumps({"json": {path: {"exists": True}}})
@@ -157,7 +156,7 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
     assert "the template {{ $..*..*..*..zzz }} is the last of several" in report
 
 
-@pytest.mark.parametrize("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])
+@each_row("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])
 def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(pattern: str) -> None:
     rule = parse_rule(f"regex={pattern}")
     body = orjson.dumps(["a" * 100_000 + "!"] * 10)

@@ -8,6 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from case_tables import each_row
 from llm_proxy.take_numbers import (
     AfterLast,
     RequestCounter,
@@ -35,7 +36,7 @@ def test_a_reset_begins_its_session_again_and_no_other() -> None:
     assert [counter.next_ordinal("b", item) for item in "kl"] == [2, 2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "default", "played"),
     [
         ([], [], ""),
@@ -55,15 +56,13 @@ def test_a_session_plays_its_own_takes_and_those_that_it_continued(
     assert " ".join(f"{'o' if is_own else 'd'}{number}" for is_own, number in sequence) == played
 
 
-@pytest.mark.parametrize(
-    ("after_last", "picked"), [("repeat", "abccc"), ("cycle", "abcab"), ("fail", "abc--")]
-)
+@each_row(("after_last", "picked"), [("repeat", "abccc"), ("cycle", "abcab"), ("fail", "abc--")])
 def test_after_the_last_take_the_policy_applies(after_last: AfterLast, picked: str) -> None:
     assert "".join(pick_take("abc", n, after_last) or "-" for n in range(1, 6)) == picked
     assert pick_take("", 1, after_last) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("on_disk", "renew", "finished", "placements"),
     [
         pytest.param([], True, [(1, True)], [TakePlacement(1)], id="the first of all"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cassette_builders
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.exchange import Read
 from llm_proxy.timeline import message_arrivals, render_bar, render_sparkline
@@ -16,7 +17,7 @@ STREAMS = cassette_builders.read_sequences(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "reads", "expected"),
     [
         ([b"ab"], [(5.0, b"ab")], [(5.0, 5.0, 1)]),
@@ -51,7 +52,7 @@ def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> N
         assert sum(item.read_count for item in arrivals) == len(reads)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "drawn", "ascii_drawn"),
     [
         (0.0, "", ""),
