@@ -46,7 +46,9 @@ def each_row(
         signature = inspect.signature(test)
         wrapper.__signature__ = signature.replace(
             parameters=[
-                parameter for name, parameter in signature.parameters.items() if name not in fields
+                parameter if name == "self" else parameter.replace(kind=parameter.KEYWORD_ONLY)
+                for name, parameter in signature.parameters.items()
+                if name not in fields
             ]
         )
         wrapper.pytestmark = getattr(test, "pytestmark", [])
