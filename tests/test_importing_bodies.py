@@ -65,24 +65,25 @@ _JSON: Final = st.recursive(
 )
 
 
-@st.composite
-def sent_bodies(draw: st.DrawFn) -> SentBody:
-    plain, kind = draw(
-        st.one_of(
-            st.tuples(st.text(max_size=40).map(str.encode), st.just("text/plain")),
-            st.tuples(
-                st.builds(
-                    lambda value, indent: json.dumps(value, indent=indent).encode(),
-                    _JSON,
-                    st.sampled_from([None, 1]),
-                ),
-                st.just("application/json"),
-            ),
-            st.tuples(st.binary(max_size=60), st.just("application/octet-stream")),
-            st.just((b"", "text/plain")),
-        )
-    )
-    return SentBody(plain, kind, draw(st.booleans()), draw(st.booleans()))
+_PLAIN_BODIES: Final = st.one_of(
+    st.tuples(st.text(max_size=40).map(str.encode), st.just("text/plain")),
+    st.tuples(
+        st.builds(
+            lambda value, indent: json.dumps(value, indent=indent).encode(),
+            _JSON,
+            st.sampled_from([None, 1]),
+        ),
+        st.just("application/json"),
+    ),
+    st.tuples(st.binary(max_size=60), st.just("application/octet-stream")),
+    st.just((b"", "text/plain")),
+)
+sent_bodies: Final = st.builds(
+    lambda body, is_coded, is_counted: SentBody(*body, is_coded, is_counted),
+    _PLAIN_BODIES,
+    st.booleans(),
+    st.booleans(),
+)
 
 
 def decode_if_text(data: bytes) -> str | bytes:
@@ -393,7 +394,7 @@ def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody)
 
 
 @each_row("name", LOSSLESS)
-@given(sent_bodies(), sent_bodies())
+@given(sent_bodies, sent_bodies)
 def test_a_body_is_imported_as_it_was_sent(
     name: str, request_body: SentBody, response_body: SentBody
 ) -> None:
@@ -405,7 +406,7 @@ def test_a_body_is_imported_as_it_was_sent(
 
 @each_row("name", LOSSY)
 @example(EMPTY_JSON_STRING, EMPTY_TEXT)
-@given(sent_bodies(), sent_bodies())
+@given(sent_bodies, sent_bodies)
 def test_a_body_in_a_lossy_format_is_imported_as_it_was_sent_or_refused(
     name: str, request_body: SentBody, response_body: SentBody
 ) -> None:
@@ -428,8 +429,8 @@ DOCUMENT_FORMATS: Final = {
 }  # fmt: skip
 
 
+@given(field=_NAMES, value=_VALUES, is_request=st.booleans())
 @each_row("name", DOCUMENT_FORMATS)
-@given(_NAMES, _VALUES, st.booleans())
 def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
     name: str, field: str, value: object, is_request: bool
 ) -> None:
@@ -459,8 +460,8 @@ _OBJECTS: Final = st.dictionaries(
 )
 
 
+@given(field=st.sampled_from(_FIELDS), value=_JSON | _OBJECTS, is_request=st.booleans())
 @each_row("name", DOCUMENT_FORMATS)
-@given(st.sampled_from(_FIELDS), _JSON | _OBJECTS, st.booleans())
 def test_whatever_stands_in_a_field_of_any_format_is_read_or_refused(
     name: str, field: str, value: object, is_request: bool
 ) -> None:

@@ -17,6 +17,7 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
 from llm_proxy.matching.option_grammar import parse_rule
+from llm_proxy.scenario import choosing
 from llm_proxy.scenario.choosing import ScenarioSet, choose_scenario
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.turns import Json
@@ -28,6 +29,7 @@ from scenario_server import (
     serve_scenarios,
     text_turn,
 )
+from thoroughness import quick_or_thorough
 
 PATTERNS: Final = {
     "alternatives that overlap": (r"(a|aa)+$", "a"),
@@ -57,8 +59,9 @@ MATCH_FIELDS: Final[dict[str, Any]] = {
 @each_row(("pattern", "repeated"), PATTERNS.values(), ids=PATTERNS)
 @each_row("size", SIZES)
 def test_a_pattern_ends_in_time_or_is_named(
-    field: str, pattern: str, repeated: str, size: int
+    field: str, pattern: str, repeated: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(choosing, "_CPU_LIMIT_S", quick_or_thorough(0.004, 0.05))
     text = repeated * (size // len(repeated)) + "!"
     document = locate_scenario(scenario_document(text_turn(), match=MATCH_FIELDS[field](pattern)))
     context = replace(make_match_context(text, system=text), body={"text": text})
