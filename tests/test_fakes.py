@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from time import process_time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from case_tables import each_row
+from linear_time import assert_linear
 from llm_proxy.dialects import estimates_and_fakes
 
 SIZES = (1, 8, 256, 1536, 4096)
@@ -25,7 +25,6 @@ def cosine_similarity(first: str, second: str, dimensions: int = 1536) -> float:
     return sum(a * b for a, b in pairs)
 
 
-@settings(max_examples=20, deadline=None)
 @example("", 1)
 @example("a", 1)
 @example("...", 1536)
@@ -102,7 +101,4 @@ def test_another_text_has_another_vector(second: str) -> None:
     ids=["one letter", "Chinese", "words"],
 )
 def test_a_long_text_takes_little_time(text: str) -> None:
-    started = process_time()
-    estimates_and_fakes.fake_embedding(text, 4096)
-
-    assert process_time() - started < 1.0  # about 0.05 s on an idle machine
+    assert_linear(lambda size: estimates_and_fakes.fake_embedding(text[:size], 16), len(text))
