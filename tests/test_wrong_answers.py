@@ -189,27 +189,37 @@ async def _send_each(url: str, requests: Sequence[bytes]) -> list[bytes]:
     return [(await send_request(url, request)).body for request in requests]
 
 
-@pytest.mark.parametrize("requests", SIMILAR_REQUESTS.values(), ids=SIMILAR_REQUESTS)
+def _rows_in_sessions() -> list[list[bytes]]:
+    """The rows of the table, each in a session of its own."""
+    return [
+        [request.replace(b"POST /", b"POST /@row-%d/" % number, 1) for request in requests]
+        for number, requests in enumerate(SIMILAR_REQUESTS.values())
+    ]
+
+
 async def test_each_request_has_its_own_answer_and_is_a_miss_until_recorded(
-    tmp_path: Path, requests: tuple[bytes, ...]
+    tmp_path: Path,
 ) -> None:
-    *before, last = requests
+    rows = _rows_in_sessions()
+    before = [request for requests in rows for request in requests[:-1]]
+    last = [requests[-1] for requests in rows]
     async with upstream(_answer_by_number) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             recorded = await _send_each(recording.url, before)
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
             replayed = await _send_each(replaying.url, before[::-1])
-            missed = await send_request(replaying.url, last)
+            missed = [await send_request(replaying.url, request) for request in last]
         async with proxy("auto", tmp_path, live.url, pace=INSTANT) as auto:
-            auto_answers = await _send_each(auto.url, requests)
+            auto_answers = await _send_each(auto.url, [*before, *last])
     async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-        replayed_at_last = await _send_each(replaying.url, requests)
+        replayed_at_last = await _send_each(replaying.url, [*before, *last])
 
-    assert recorded == _answer_bodies(range(1, len(requests)))
+    assert recorded == _answer_bodies(range(1, len(before) + 1))
     assert replayed == recorded[::-1]
-    assert missed.status == 424
-    assert auto_answers == replayed_at_last == _answer_bodies(range(1, len(requests) + 1))
-    assert len(live.requests) == len(requests)
+    assert [response.status for response in missed] == [424] * len(rows)
+    assert auto_answers == replayed_at_last
+    assert auto_answers == _answer_bodies(range(1, len(before) + len(rows) + 1))
+    assert len(live.requests) == len(before) + len(rows)
 
 
 def test_the_requests_of_a_row_are_distinct() -> None:
@@ -219,10 +229,8 @@ def test_the_requests_of_a_row_are_distinct() -> None:
 RULES: Final = parse_rules(["timestamps", "uuids", "regex=20[0-9]+", "ignore=$.metadata"])
 
 
-@pytest.mark.parametrize("requests", SIMILAR_REQUESTS.values(), ids=SIMILAR_REQUESTS)
-async def test_rules_ignore_what_they_name_and_nothing_else(
-    tmp_path: Path, requests: tuple[bytes, ...]
-) -> None:
+async def test_rules_ignore_what_they_name_and_nothing_else(tmp_path: Path) -> None:
+    requests = [request for requests in _rows_in_sessions() for request in requests]
     async with upstream(_answer_by_number) as live:
         async with proxy("record", tmp_path, live.url, match_rules=RULES) as recording:
             recorded = await _send_each(recording.url, requests)
@@ -323,17 +331,19 @@ class TestSessions:
         assert before == _answer_bodies([1, 2, 3])
         assert after == _answer_bodies([1, 4])
 
-    @pytest.mark.parametrize("place", ["flag", "variable", "file"])
-    async def test_a_run_has_a_session_of_its_own(self, tmp_path: Path, place: str) -> None:
-        async def send(mode: str, session: str, *options: str) -> bytes:
+    async def test_a_run_has_a_session_of_its_own_from_every_place(self, tmp_path: Path) -> None:
+        async def send(mode: str, place: str, session: str, *options: str) -> bytes:
             return await _send_through_cli(
                 tmp_path, mode, place, ("session", session), chat_request(), *options
             )
 
         async with upstream(_answer_by_number) as live:
             upstream_option = ("--upstream", f"default={live.url}")
-            recorded = [await send("record", name, *upstream_option) for name in ("a", "b")]
-        replayed = [await send("replay", name) for name in ("b", "a")]
+            recorded = [
+                await send("record", "flag", "a", *upstream_option),
+                await send("record", "variable", "b", *upstream_option),
+            ]
+        replayed = [await send("replay", "variable", "b"), await send("replay", "file", "a")]
 
         assert recorded == _answer_bodies([1, 2])
         assert replayed == recorded[::-1]
@@ -341,22 +351,19 @@ class TestSessions:
 
 
 class TestRules:
-    @pytest.mark.parametrize("place", ["flag", "variable", "file"])
-    async def test_rules_are_given_from_every_place(self, tmp_path: Path, place: str) -> None:
+    async def test_rules_are_given_from_every_place(self, tmp_path: Path) -> None:
+        async def send(mode: str, place: str, request: bytes, *options: str) -> bytes:
+            rule_setting = ("normalise", "uuids", "ignore=$.seed")
+            return await _send_through_cli(tmp_path, mode, place, rule_setting, request, *options)
+
         first = chat_request(seed=1, user="3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a")
         second = chat_request(seed=2, user="00000000-1111-2222-3333-444444444444")
-        rule_setting = ("normalise", "uuids", "ignore=$.seed")
         async with upstream(_answer_by_number) as live:
-            upstream_option = ("--upstream", f"default={live.url}")
-            recorded = await _send_through_cli(
-                tmp_path, "record", place, rule_setting, first, *upstream_option
-            )
-        replayed = await _send_through_cli(tmp_path, "replay", place, rule_setting, second)
-        exact_replay = await _send_through_cli(
-            tmp_path, "replay", place, rule_setting, second, "--match", "exact"
-        )
+            recorded = await send("record", "flag", first, "--upstream", f"default={live.url}")
+        replayed = [await send("replay", place, second) for place in ("variable", "file")]
+        exact_replay = await send("replay", "file", second, "--match", "exact")
 
-        assert [recorded] == [replayed] == _answer_bodies([1])
+        assert [recorded, *replayed] == _answer_bodies([1, 1, 1])
         assert json.loads(exact_replay)["error"]["type"] == "cassette_not_found"
         [cassette] = load_cassettes(tmp_path)
         assert cassette.meta.match_rules == ("uuids@1", "ignore@1=$.seed")
