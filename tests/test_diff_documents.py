@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -80,9 +80,9 @@ def test_long_lists_that_have_nothing_in_common_are_not_slow() -> None:
 
 
 def test_many_lists_are_not_slow_and_what_is_left_of_them_is_counted() -> None:
-    one, other = ([[n % 2 or n * by for n in range(450)] for _ in range(400)] for by in (1, 7))
+    one, other = ([[n % 2 or n * by for n in range(450)] for _ in range(50)] for by in (1, 7))
     result = find_differences(document({"a": one}), document({"a": other}))
-    assert (len(result.differences), result.further_count) == (10_000, 400 * 224 - 10_000)
+    assert (len(result.differences), result.further_count) == (10_000, 50 * 224 - 10_000)
     assert (
         result.differences[0].path,
         result.differences[0].requested,
@@ -108,7 +108,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(values, values)
 def test_nothing_differs_exactly_where_the_keys_are_the_same(one: Any, other: Any) -> None:
     requested, stored = document({"x": one}), document({"x": other})

@@ -10,7 +10,7 @@ from typing import Any, Final
 import openai
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -361,7 +361,6 @@ FIELD: Final = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(FIELD, ANYTHING, max_size=3), ANYTHING, ANYTHING, ANYTHING)
 def test_whatever_a_file_holds_its_scenarios_load(
     match: Fields, response: Any, profile: Any, size: Any
@@ -378,7 +377,6 @@ def test_whatever_a_file_holds_its_scenarios_load(
 TEXTS: Final = st.text(st.characters(codec="utf-8"))
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS)
 def test_texts_stay_as_they_are(user: str, answer: str) -> None:
     [scenario] = load_scenarios(convert(fixture({"userMessage": user}, {"content": answer})))

@@ -79,7 +79,7 @@ _PLAIN_BODIES: Final = st.one_of(
     st.just((b"", "text/plain")),
 )
 sent_bodies: Final = st.builds(
-    lambda body, is_coded, is_counted: SentBody(*body, is_coded, is_counted),
+    lambda body, is_coded, is_counted: SentBody(body[0], body[1], is_coded, is_counted),
     _PLAIN_BODIES,
     st.booleans(),
     st.booleans(),

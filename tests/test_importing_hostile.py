@@ -22,6 +22,7 @@ from llm_proxy.importing import (
     conversion,
     fields,
     file_parsing,
+    formats,
 )
 from llm_proxy.importing.file_parsing import parse_file_content, parse_yaml
 from llm_proxy.importing.source import (
@@ -238,6 +239,7 @@ def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None
     )
 
 
-def test_a_file_of_very_many_exchanges_is_refused() -> None:
-    many = b'{"log": {"entries": [' + b"1," * 100_000 + b"1]}}"
-    assert refusal_reason(many) == "it holds more than 100,000 exchanges: split it"
+def test_a_file_of_very_many_exchanges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MAX_EXCHANGES", 1000)
+    many = b'{"log": {"entries": [' + b"1," * 1000 + b"1]}}"
+    assert refusal_reason(many) == "it holds more than 1,000 exchanges: split it"

@@ -122,10 +122,10 @@ def test_a_pattern_finds_whole_characters() -> None:
 @each_row(
     ("pattern", "text"),
     [
-        ("(a|aa)+$", "a" * 500_000 + "b"),
-        ("(x+x+)+y", "x" * 500_000),
-        ("a.*z|a", "a" * 500_000),
-        ("[0-9]+", "1 " * 250_000),
+        ("(a|aa)+$", "a" * 100_000 + "b"),
+        ("(x+x+)+y", "x" * 100_000),
+        ("a.*z|a", "a" * 100_000),
+        ("[0-9]+", "1 " * 50_000),
     ],
 )
 def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:

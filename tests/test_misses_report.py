@@ -9,7 +9,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -145,7 +145,6 @@ def test_external_values_are_escaped_in_the_summary(text: str) -> None:
     assert rendered.count("<") == plain.count("<")
 
 
-@settings(max_examples=20)
 @given(st.text(max_size=30))
 def test_a_cell_of_the_summary_stays_in_its_row(text: str) -> None:
     rendered = render_summary("t", (), [SummarySection("x", ("a", "b"), [(text, text)])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -111,7 +111,6 @@ def test_an_empty_index_finds_nothing() -> None:
     assert CassetteWordIndex().nearest_cassette_numbers(stored()) == []
 
 
-@settings(max_examples=30)
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=8), st.data())
 def test_the_same_request_is_always_found(texts: list[str], data: st.DataObject) -> None:
     requests = [stored(text=text, number=n) for n, text in enumerate(texts)]

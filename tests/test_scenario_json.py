@@ -120,7 +120,7 @@ def test_a_file_named_json_must_be_json() -> None:
     assert str(mistake) == "s.JSON:1:1: $: id must be in double quotes"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text('{}[]:,"\\ntrue0-.eE/ \n\ud800', max_size=30))
 def test_no_text_brings_the_reader_down(text: str) -> None:
     try:

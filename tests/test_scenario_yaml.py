@@ -165,7 +165,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_json_is_read_alike_as_json_and_as_yaml(value: Any) -> None:
     text = orjson.dumps(value).decode()
@@ -176,7 +175,6 @@ def test_json_is_read_alike_as_json_and_as_yaml(value: Any) -> None:
         assert values(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()) == [value]
 
 
-@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
     text = yaml.safe_dump(value, default_style='"')
@@ -184,7 +182,7 @@ def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
     assert values(text) == [value]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text("ab:-[]{}&*!|>'\"%@#, \n\t1.e", max_size=40))
 def test_no_text_brings_a_reader_down(text: str) -> None:
     for parser in PARSERS:

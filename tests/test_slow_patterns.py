@@ -15,7 +15,7 @@ import pytest
 from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
-from llm_proxy.matching import key_document
+from llm_proxy.matching import key_document, normalisers
 from llm_proxy.matching.option_grammar import parse_rule
 from llm_proxy.scenario import choosing
 from llm_proxy.scenario.choosing import ScenarioSet, choose_scenario
@@ -160,7 +160,11 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
 
 
 @each_row("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])
-def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(pattern: str) -> None:
+def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_bytes = quick_or_thorough(20_000_000, normalisers._MAX_READ_BYTES)
+    monkeypatch.setattr(normalisers, "_MAX_READ_BYTES", limit_bytes)
     rule = parse_rule(f"regex={pattern}")
     body = orjson.dumps(["a" * 100_000 + "!"] * 10)
     headers = (("content-type", "application/json"),)

@@ -17,6 +17,7 @@ from llm_proxy.take_numbers import (
     pick_take,
     session_take_order,
 )
+from thoroughness import quick_or_thorough
 
 
 def test_requests_are_counted_in_each_session_and_key_on_its_own() -> None:
@@ -229,7 +230,9 @@ class TakeAllocatorMachine(RuleBasedStateMachine):
 
 
 TestTakeAllocator = TakeAllocatorMachine.TestCase
-TestTakeAllocator.settings = hypothesis_settings(stateful_step_count=15, max_examples=200)
+TestTakeAllocator.settings = hypothesis_settings(
+    stateful_step_count=15, max_examples=quick_or_thorough(50, 200)
+)
 
 
 @given(
