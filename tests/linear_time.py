@@ -9,8 +9,11 @@ from typing import Final
 _FACTOR: Final = 8
 _SLACK: Final = 3
 _ATTEMPTS: Final = 5
-_NEGLIGIBLE_S: Final = 0.005
+_NEGLIGIBLE_S: Final = 0.01
 """A time of the larger input in which caches and memory pages count as much as its size."""
+
+_HOPELESS_S: Final = 1.0
+"""A time of the larger input that no further attempt makes acceptable."""
 
 
 def assert_linear(run: Callable[[int], object], size: int) -> None:
@@ -25,6 +28,8 @@ def assert_linear(run: Callable[[int], object], size: int) -> None:
         large_s = min(large_s, _cpu_s(run, size))
         if large_s < max(_FACTOR * _SLACK * small_s, _NEGLIGIBLE_S):
             return
+        if large_s > _HOPELESS_S:
+            break
     raise AssertionError(
         f"{size:,} take {large_s * 1000:.1f} ms, {size // _FACTOR:,} {small_s * 1000:.1f} ms"
     )

@@ -40,6 +40,23 @@ async def test_a_coroutine_is_awaited_for_each_row_and_a_missing_exception_is_a_
     assert [error.__notes__ for error in caught.value.exceptions] == [["row 0: one"]]
 
 
+def test_the_time_limit_of_a_test_ends_its_table() -> None:
+    @each_row("number", [1, 2])
+    def hang(number: int) -> None:
+        pytest.fail(f"Timeout (>{number}s) from pytest-timeout.")
+
+    with pytest.raises(pytest.fail.Exception, match="1s") as caught:
+        hang()
+    assert caught.value.__notes__ == ["row 0: (1,)"]
+
+
+class TestMethods:
+    @each_row("number", [1, 2])
+    def test_a_method_is_called_for_each_row(self, number: int) -> None:
+        assert isinstance(self, TestMethods)
+        assert number in (1, 2)
+
+
 def test_fixtures_and_marks_stay_those_of_the_test() -> None:
     @pytest.mark.long
     @each_row("number", [1])
