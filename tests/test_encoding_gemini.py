@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corpus
@@ -617,8 +617,18 @@ TURNS = st.builds(
 )
 
 
+UNNAMED_CODE_RESULT: Final = Turn(
+    (
+        ToolCall("", "code_execution", ""),
+        ToolResult("", "", metadata=(("type", "codeExecutionResult"),)),
+    )
+)
+"""A result that answers no call: as a result of code it would answer this one once decoded."""
+
+
 @settings(max_examples=150)
 @given(st.lists(TURNS, min_size=1, max_size=2), st.sampled_from([STREAM, ARRAY, WHOLE]))
+@example([UNNAMED_CODE_RESULT], STREAM)
 def test_any_google_metadata_decodes_as_it_was_converted(
     turns: Sequence[Turn], request: Request
 ) -> None:

@@ -328,7 +328,9 @@ def _encode_content(part: Part) -> Document:
     """The content of a wire part.
 
     A result is that of code, with its outcome, or of another tool, whose content is an object:
-    other content is wrapped in `result` or `error`, and empty content stays empty.
+    other content is wrapped in `result` or `error`, and empty content stays empty.  Its name
+    decides that, as it pairs the result with its call; one of code is always decoded with the
+    same name.
     """
     metadata = dict(part.metadata)
     kind = metadata.get("type")
@@ -342,9 +344,7 @@ def _encode_content(part: Part) -> Document:
                 field, name_field = _TOOL_CALL, "toolType"
             call = {name_field: part.name, "args": orjson.Fragment(part.arguments)}
             return {field: {**_id_field(part.id), **call}}
-        case ToolResult() if kind == _CODE_RESULT or (
-            part.name == _CODE_TOOL and kind not in (_TOOL_RESULT, _CLIENT_RESULT)
-        ):
+        case ToolResult() if part.name == _CODE_TOOL and kind not in (_TOOL_RESULT, _CLIENT_RESULT):
             outcome = metadata.get("outcome")
             if not outcome or (outcome not in _SUCCESS_OUTCOMES) is not part.failed:
                 outcome = "OUTCOME_FAILED" if part.failed else "OUTCOME_OK"
