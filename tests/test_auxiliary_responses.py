@@ -9,6 +9,7 @@ from typing import Literal
 import openai
 import pytest
 
+from case_tables import each_row
 from llm_proxy.dialects import DialectResponse, estimates_and_fakes
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encoding import EncodeContext
@@ -42,7 +43,7 @@ async def test_the_sdk_lists_the_models_and_finds_one_of_them() -> None:
     assert retrieved.id == "org/large"
 
 
-@pytest.mark.parametrize("encoding", [openai.omit, "float", "base64"])
+@each_row("encoding", [openai.omit, "float", "base64"])
 async def test_the_sdk_reads_a_vector_for_each_text(
     encoding: Literal["float", "base64"] | openai.Omit,
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.shell import content_decoders
 from llm_proxy.shell.content_decoders import (
@@ -43,7 +44,7 @@ CODINGS: dict[str, tuple[str, Compress]] = {
     "bare deflate": ("deflate", _raw_deflate),
     "br": ("br", brotli.compress),
 }
-each_coding = pytest.mark.parametrize("name", CODINGS)
+each_coding = each_row("name", CODINGS)
 
 
 def _decoder(coding: str) -> ContentDecoder:
@@ -136,7 +137,7 @@ def test_the_stored_head_omits_a_decoded_content_encoding() -> None:
     assert decoder is not None
 
 
-@pytest.mark.parametrize("coding", ["exi", "identity", "gzip, br", ""])
+@each_row("coding", ["exi", "identity", "gzip, br", ""])
 def test_an_unsupported_coding_is_kept(coding: str) -> None:
     assert strip_content_coding(_head(coding)) == (_head(coding), "", None)
 

@@ -25,6 +25,7 @@ from anthropic_events import (
     text_delta,
     whole_response,
 )
+from case_tables import each_row
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
@@ -34,7 +35,7 @@ from llm_proxy.turns import (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         pytest.param("/v1/messages", id="the SDKs"),
@@ -63,7 +64,7 @@ def test_every_form_of_the_path_is_matched(path: str) -> None:
     assert DIALECT.matches(anthropic_request(path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         pytest.param("POST", "/gateways/1/messages", id="a gateway's own path"),
@@ -86,7 +87,7 @@ def test_models_are_found_by_the_header_alone() -> None:
     assert dialects.dialect_of_request(anthropic_request("/v1/models", "GET")).name != DIALECT.name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         pytest.param("GET", "/v1/messages", id="no way to ask for a message"),
@@ -102,7 +103,7 @@ def test_other_requests_are_not_matched(method: str, path: str) -> None:
     assert not DIALECT.matches(anthropic_request(path, method, VERSION_HEADERS))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "name"),
     [
         ("/v1/messages", "anthropic"),
@@ -133,7 +134,7 @@ def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) ->
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         pytest.param(
@@ -167,7 +168,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     assert DIALECT.model(request_) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "streams"),
     [
         (anthropic_request(stream=True), True),
@@ -183,7 +184,7 @@ def test_streaming_is_read_from_the_request(request_: Request, streams: bool) ->
     assert DIALECT.streams(request_) is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "stream", "name"),
     [
         pytest.param(response_head(), True, "sse", id="a stream"),
@@ -204,7 +205,7 @@ def test_the_codec_goes_by_content_type_and_status(
     assert DIALECT.codec_name(anthropic_request(stream=stream), response) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(TEXT_STREAM, "message_stop", id="text"),
@@ -271,7 +272,7 @@ def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> No
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(b"", "empty stream", id="nothing"),
@@ -326,7 +327,7 @@ def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) 
     assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "last"),
     [
         (TEXT_STREAM, b"event: message_stop"),
@@ -345,7 +346,7 @@ def test_a_stream_cut_before_its_stop_reason_is_incomplete(
     assert DIALECT.completeness(sse_response(body[:cut])).is_complete is (cut >= complete_length)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(json_response(type="message", content=[]), True, "JSON body", id="a message"),
@@ -370,7 +371,7 @@ def test_completeness_of_a_json_body(
     assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure"),
     [
         pytest.param(
@@ -403,7 +404,7 @@ def test_the_request_id_of_an_error_is_kept() -> None:
     assert turn.metadata == (("request_id", "req_1"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [b"", b"null", b"[]", b"<", b'{"input_tokens":9}', b'{"data":[{"type":"model"}]}'],
     ids=["nothing", "null", "a list", "a page", "a token count", "models"],

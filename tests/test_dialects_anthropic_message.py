@@ -22,6 +22,7 @@ from anthropic_events import (
     sse_response,
     text_delta,
 )
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.framing.sse import parse_event
@@ -122,7 +123,7 @@ def test_a_legacy_completion_becomes_a_turn() -> None:
     assert DIALECT.decode_response(json_response(**(last | {"completion": " Hi you"}))) == (turn,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "part"),
     [
         pytest.param({"type": "text", "text": "Hi"}, Text("Hi"), id="text"),
@@ -204,7 +205,7 @@ def test_each_type_of_block_is_a_part(block: dict[str, Any], part: Part) -> None
     assert decode_blocks(block) == (part,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "block",
     [{"type": "text", "text": ""}, {"type": "thinking", "thinking": "", "signature": ""}, {}],
     ids=["text", "thinking", "no block at all"],
@@ -252,7 +253,7 @@ def test_the_model_is_the_last_fallback() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw_citation", "citation"),
     [
         pytest.param(
@@ -314,7 +315,7 @@ def test_citations_belong_to_their_text(raw_citation: dict[str, Any], citation: 
     assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("Yes", (citation,)),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "part"),
     [
         pytest.param(text_delta("a") + text_delta("b"), Text("ab"), id="text"),
@@ -363,7 +364,7 @@ def test_deltas_find_their_block_also_where_blocks_run_side_by_side() -> None:
     assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("a1a2"), Text("b1b2"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("initial_input", "deltas", "is_closed", "arguments"),
     [
         ({}, [], False, ""),
@@ -385,7 +386,7 @@ def test_arguments_keep_the_streamed_text(
     assert DIALECT.decode_response(sse_response(body))[0].parts == (ToolCall("t", "f", arguments),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "finish"),
     [
         ("end_turn", FinishReason.STOP),
@@ -437,7 +438,7 @@ def test_usage_takes_the_last_value_of_each_count() -> None:
     }
 
 
-@pytest.mark.parametrize("usage", [None, [], {}], ids=["null", "not an object", "empty"])
+@each_row("usage", [None, [], {}], ids=["null", "not an object", "empty"])
 def test_usage_may_be_absent(usage: object) -> None:
     assert DIALECT.decode_response(json_response(content=[], usage=usage))[0].usage is None
 

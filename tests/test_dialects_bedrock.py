@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock.dialect import Bedrock
@@ -129,7 +130,7 @@ NOVA: Final = invoke_stream(
     },
 )
 STREAMS: Final = {"converse": CHAT, "tools": TOOLS, "claude": CLAUDE, "nova": NOVA}
-for_each_stream = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS.keys())
+for_each_stream = each_row("body", STREAMS.values(), ids=STREAMS.keys())
 
 
 def make_request(path: str, method: str = "POST") -> Request:
@@ -152,7 +153,7 @@ def whole_response(document: object, status: int = 200, headers: Headers = ()) -
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "model", "streams"),
     [
         ("/model/amazon.nova-lite-v1%3A0/converse", "amazon.nova-lite-v1:0", False),
@@ -174,7 +175,7 @@ def test_the_path_says_the_model_and_whether_it_streams(
     assert (DIALECT.model(request), DIALECT.streams(request)) == (model, streams)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         ("GET", "/model/m/converse"),
@@ -193,7 +194,7 @@ def test_other_requests_are_not_matched(method: str, path: str) -> None:
     assert not DIALECT.matches(make_request(path, method))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "name"),
     [
         ("/model/m/converse", "bedrock"),
@@ -212,7 +213,7 @@ def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) ->
     assert claimed == ([] if name == "opaque" else [name])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("operation", "status", "content_type", "expected"),
     [
         ("converse-stream", 200, "application/vnd.amazon.eventstream", "eventstream"),
@@ -235,7 +236,7 @@ def test_the_content_type_chooses_the_framing(
 TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(CHAT, "messageStop: end_turn", id="converse"),
@@ -273,7 +274,7 @@ def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> No
     assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(b"", "empty stream", id="nothing"),
@@ -324,7 +325,7 @@ def test_a_frame_split_at_the_message_limit_is_reassembled(body: bytes) -> None:
     assert DIALECT.completeness(response).is_complete
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(whole_response({"output": {}}), True, "JSON body", id="a document"),
@@ -482,7 +483,7 @@ def test_redacted_reasoning_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "finish"),
     [
         ("end_turn", FinishReason.STOP),
@@ -579,7 +580,7 @@ COMPLETIONS: Final[dict[str, tuple[dict[str, Any], FinishReason, Usage | None]]]
 }
 
 
-@pytest.mark.parametrize("case", COMPLETIONS.values(), ids=COMPLETIONS.keys())
+@each_row("case", COMPLETIONS.values(), ids=COMPLETIONS.keys())
 def test_completions_of_each_vendor_become_turns(
     case: tuple[dict[str, Any], FinishReason, Usage | None],
 ) -> None:
@@ -658,7 +659,7 @@ def test_an_error_without_a_name_is_a_turn() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "headers", "failure"),
     [
         (
@@ -683,7 +684,7 @@ def test_an_http_error_is_one_turn_with_a_failure(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document", [b"", b"[]", b"<html>", {"embedding": [0.5]}, {"inputTokens": 3}, {"images": []}]
 )
 def test_a_response_without_content_has_no_turn(document: object) -> None:

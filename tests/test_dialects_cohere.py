@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from cohere_streams import (
     DONE_EVENT,
     FAILED_STREAM,
@@ -45,7 +46,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("cohere").name == "cohere"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         pytest.param(make_request("/v2/chat"), id="a chat"),
@@ -87,7 +88,7 @@ def test_cohere_requests_are_matched_by_cohere_alone(request_: Request) -> None:
     )  # its requests for models look like OpenAI's
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         pytest.param(make_request("/v1/chat/completions", messages=[]), id="OpenAI"),
@@ -119,13 +120,13 @@ def test_the_model_is_read_from_the_body() -> None:
     assert DIALECT.model(make_request("/v1/chat", message="Hi")) == ""
 
 
-@pytest.mark.parametrize(("stream", "expected"), [(True, True), (False, False), (None, False)])
+@each_row(("stream", "expected"), [(True, True), (False, False), (None, False)])
 def test_a_request_streams_only_where_it_says_so(stream: bool | None, expected: bool) -> None:
     assert DIALECT.streams(make_request("/v2/chat", stream=stream)) is expected
     assert not DIALECT.streams(make_request("/v2/chat"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "status", "content_type", "stream", "expected"),
     [
         pytest.param("/v2/chat", 200, "text/event-stream", True, "sse", id="a stream"),
@@ -146,7 +147,7 @@ def test_the_content_type_chooses_the_framing(
     assert DIALECT.codec_name(request, response_head(status, content_type)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "reason"),
     [
         pytest.param(framed_response("sse", TEXT_STREAM + DONE_EVENT), "message-end", id="a chat"),
@@ -226,7 +227,7 @@ def test_a_response_with_its_last_event_is_complete(response: DialectResponse, r
     assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "reason"),
     [
         pytest.param(framed_response("sse", b""), "empty stream", id="nothing"),
@@ -269,7 +270,7 @@ def test_a_response_without_its_last_event_is_incomplete(
     assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "body"),
     [("sse", TEXT_STREAM), ("sse", TOOLS_STREAM), ("sse", FAILED_STREAM), ("ndjson", V1_STREAM)],
     ids=["text", "tools", "an error", "version 1"],
@@ -302,7 +303,7 @@ def test_event_names_stand_in_for_a_missing_type() -> None:
     assert DIALECT.completeness(framed_response("sse", body)).reason == "message-end"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {"id": "e", "embeddings": {"float": [[0.1]]}, "texts": ["a"], "meta": {}},
@@ -319,7 +320,7 @@ def test_numbers_and_tokens_are_no_turn(body: object) -> None:
     assert DIALECT.decode_response(json_response(body)) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure"),
     [
         (b'{"id":"1","message":"no such model"}', Failure("no such model")),

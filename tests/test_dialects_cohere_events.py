@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from case_tables import each_row
 from cohere_streams import V1_STREAM, framed_response, json_response, ndjson_body
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
@@ -220,7 +219,7 @@ def test_lines_of_old_servers_have_no_event_type() -> None:
     assert (turn.text, turn.finish) == (" Hi", FinishReason.STOP)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "failure", "finish"),
     [
         (

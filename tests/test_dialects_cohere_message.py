@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from cohere_streams import (
     FAILED_STREAM,
     TEXT_STREAM,
@@ -109,7 +110,7 @@ def test_a_document_and_a_stream_decode_alike() -> None:
     assert turn == stream_turn(TOOLS_STREAM)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("blocks", "parts"),
     [
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (Text("a"), Text("b"))),
@@ -182,7 +183,7 @@ def test_citations_of_the_plan_are_kept_as_metadata() -> None:
     assert turn.parts == (Reasoning("Hello", metadata=PLAN),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "finish"),
     [
         ("COMPLETE", FinishReason.STOP),
@@ -202,7 +203,7 @@ def test_finish_reasons_map_to_finish_values(raw: str | None, finish: FinishReas
     assert (turn.finish, turn.finish_raw) == (finish, raw or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "usage", "metadata"),
     [
         pytest.param(

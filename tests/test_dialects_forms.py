@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.dialects.openai.other_endpoints import form_field_value
 from llm_proxy.exchange import Request
 
@@ -20,7 +20,7 @@ def form_request(body: bytes, content_type: str = "multipart/form-data; boundary
     return Request("POST", "/", "", (("content-type", content_type),), body)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [("model", "whisper-1"), ("stream", "true"), ("nothing", ""), ("", "")],
 )
@@ -28,7 +28,7 @@ def test_a_field_is_found_by_its_name(name: str, value: str) -> None:
     assert form_field_value(form_request(FORM), name) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content_type",
     [
         'multipart/form-data; boundary="xyz"',
@@ -40,7 +40,7 @@ def test_a_boundary_may_be_written_in_several_ways(content_type: str) -> None:
     assert form_field_value(form_request(FORM, content_type), "model") == "whisper-1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content_type",
     ["", "application/json", "multipart/form-data", "multipart/form-data; boundary=abc"],
 )

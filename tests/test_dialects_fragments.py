@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.turns import (
     Citation,
@@ -26,7 +27,7 @@ def join(*fragments: Part) -> tuple[Part, ...]:
     return joiner.joined_parts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fragments", "part"),
     [
         pytest.param([Text("a"), Text("b")], Text("ab"), id="text"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.google.gemini import Gemini
@@ -126,7 +127,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
 API_KEY_HEADER = (("X-Goog-Api-Key", "k"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "name"),
     [
         (make_request(STREAM), "gemini"),
@@ -168,7 +169,7 @@ def test_each_request_is_matched_by_its_own_dialect(request_: Request, name: str
     assert dialects.dialect_of_request(request_).name == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         pytest.param(make_request("/v1/models", "", "GET"), id="OpenAI's models"),
@@ -196,7 +197,7 @@ def test_other_requests_are_not_matched(request_: Request) -> None:
     assert not DIALECT.matches(request_)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         (make_request(GENERATE), "gemini-3-flash"),
@@ -214,7 +215,7 @@ def test_the_model_is_found_in_the_path(request_: Request, model: str) -> None:
     assert DIALECT.model(request_) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "query", "status", "content_type", "expected"),
     [
         pytest.param(STREAM, "alt=sse", 200, "text/event-stream", "sse", id="events"),
@@ -245,7 +246,7 @@ ERROR = b'{"error": {"code": 503,"message": "The model is overloaded.","status":
 PRETTY_ERROR = b'{\n  "error": {\n    "code": 499,\n    "message": "Cancelled."\n  }\n}\n'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "reason"),
     [
         pytest.param(stream_response(TEXT), "every candidate finished", id="text"),
@@ -298,7 +299,7 @@ def test_a_response_with_an_end_marker_is_complete(response: DialectResponse, re
 FINISHED = parts_chunk({"text": "a"}, finish="STOP")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "reason"),
     [
         pytest.param(stream_response(b""), "empty stream", id="nothing"),
@@ -393,9 +394,7 @@ def test_streamed_arguments_are_assembled_into_an_object() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", ["$" + "[0]" * 101, "$" + ".a" * 200_000, "$[9999999999]", "$", ""]
-)
+@each_row("path", ["$" + "[0]" * 101, "$" + ".a" * 200_000, "$[9999999999]", "$", ""])
 def test_a_too_deep_path_is_ignored(path: str) -> None:
     partial = [{"jsonPath": path, "stringValue": "x"}]
     (call,) = turn_of(parts_chunk({"functionCall": {"name": "f", "partialArgs": partial}})).parts
@@ -552,7 +551,7 @@ def test_sources_without_any_text_are_kept() -> None:
     assert turn.parts == (Text("", (Citation("https://m", metadata=metadata),)),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "finish"),
     [
         ("STOP", FinishReason.STOP),
@@ -639,7 +638,7 @@ def test_images_of_imagen_are_turns() -> None:
     assert filtered.metadata == (("raiFilteredReason", "Filtered out."),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b'{"totalTokens":7}',
@@ -664,7 +663,7 @@ def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure"),
     [
         (ERROR, Failure("The model is overloaded.", "UNAVAILABLE", "503")),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.google.interactions import GeminiInteractions
@@ -110,7 +111,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
 VERTEX_PATH = "/v1beta1/projects/p/locations/global/interactions"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "claimed"),
     [
         ("POST", "/v1beta/interactions", True),
@@ -130,7 +131,7 @@ def test_the_paths_of_interactions_are_matched(method: str, path: str, claimed: 
     assert DIALECT.matches(make_request(path, method)) is claimed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "model"),
     [
         ({"model": "models/gemini-3"}, "gemini-3"),
@@ -142,7 +143,7 @@ def test_the_model_or_the_agent_is_found(body: dict[str, Any], model: str) -> No
     assert DIALECT.model(make_request(**body)) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "content_type", "streams", "codec"),
     [
         pytest.param(make_request(stream=True), "text/event-stream", True, "sse", id="a stream"),
@@ -172,7 +173,7 @@ def test_request_and_type_choose_the_framing(
 TEXT_WITHOUT_DONE = TEXT.removesuffix(b"data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(stream_response(TEXT), True, "[DONE]", id="the usual end"),
@@ -295,7 +296,7 @@ def test_media_come_inline_or_by_reference() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "finish"),
     [
         ("completed", FinishReason.STOP),
@@ -335,7 +336,7 @@ def test_an_http_error_is_one_turn_with_a_failure() -> None:
     assert DIALECT.decode_response(whole_response(body, 424)) == (Turn((), failure=failure),)
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"{}", b"<"])
+@each_row("body", [b"", b"null", b"{}", b"<"])
 def test_a_body_that_is_no_interaction_has_no_turn(body: bytes) -> None:
     assert DIALECT.decode_response(whole_response(body)) == ()
 

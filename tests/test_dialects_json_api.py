@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.dialects import DialectResponse, json_api
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Json
@@ -11,7 +12,7 @@ def json_response(status: int, *pieces: bytes) -> DialectResponse:
     return DialectResponse(ResponseHead(status, "", (), "length"), "whole", pieces)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "succeeded"), [(199, False), (200, True), (299, True), (300, False), (404, False)]
 )
 def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bool) -> None:
@@ -23,7 +24,7 @@ def test_a_document_in_pieces_is_one_document() -> None:
     assert (completeness.is_complete, completeness.reason) == (True, "JSON body")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         (json_response(200, b"<html>"), False, "body is not JSON"),
@@ -60,7 +61,7 @@ def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, r
     assert json_api.completed_by_error(failure).reason == reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "failure"),
     [
         ("no", Failure("no")),
@@ -74,7 +75,7 @@ def test_an_error_is_decoded_in_each_of_its_shapes(error: Json, failure: Failure
     assert json_api.decode_failure(error) == failure
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure"),
     [
         (b'{"error":true,"message":"m"}', Failure("m")),

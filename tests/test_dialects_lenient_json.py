@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.dialects import lenient_json
 
 if TYPE_CHECKING:
     from llm_proxy.turns import Json
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "value"),
     [
         pytest.param(b'{"a":[1,2.5,null,true,"x"]}', {"a": [1, 2.5, None, True, "x"]}, id="plain"),
@@ -29,7 +30,7 @@ def test_json_is_parsed_as_clients_parse_it(data: bytes, value: Json) -> None:
     assert lenient_json.parse_json(data) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"{", b"<html>", b'"\xff"', b'{"a":1}{"b":2}', b"\xff\xfe{\x00}\x00", b"[" * 100_000],
     ids=["empty", "cut", "HTML", "not UTF-8", "two documents", "UTF-16", "too deep"],
@@ -45,7 +46,7 @@ def test_any_bytes_are_a_document_or_an_empty_one(data: bytes) -> None:
     assert isinstance(lenient_json.parse_object(data), dict)
 
 
-@pytest.mark.parametrize("data", [b"null", b"[]", b"1", b'"a"'])
+@each_row("data", [b"null", b"[]", b"1", b'"a"'])
 def test_a_value_that_is_no_object_has_no_fields(data: bytes) -> None:
     assert lenient_json.parse_object(data) == {}
 
@@ -58,7 +59,7 @@ def test_values_of_another_kind_count_as_absent() -> None:
     assert lenient_json.str_or_empty(1) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         (None, ""),
@@ -73,7 +74,7 @@ def test_any_value_has_a_printable_text(value: Json, text: str) -> None:
     assert lenient_json.value_as_text(value) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "count"),
     [
         ([3], 3),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
@@ -87,12 +88,12 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_of_request(make_request()).name == "ollama"
 
 
-@pytest.mark.parametrize("path", ["chat", "generate", "pull", "push", "create"])
+@each_row("path", ["chat", "generate", "pull", "push", "create"])
 def test_the_paths_that_stream_are_matched(path: str) -> None:
     assert DIALECT.matches(make_request(f"/api/{path}"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         ("POST", "/api/embed"),
@@ -112,7 +113,7 @@ def test_the_paths_of_one_document_are_matched(method: str, path: str) -> None:
     assert DIALECT.codec_name(request, head(200, "application/json")) == "whole"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         ("GET", "/"),
@@ -131,7 +132,7 @@ def test_other_paths_are_not_matched(method: str, path: str) -> None:
     assert not DIALECT.matches(make_request(path, method))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "model"),
     [
         ({"model": "qwen3:8b"}, "qwen3:8b"),
@@ -145,7 +146,7 @@ def test_the_model_is_found(body: dict[str, str], model: str) -> None:
     assert DIALECT.model(make_request(**body)) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "streams"),
     [
         (b"{}", True),
@@ -159,7 +160,7 @@ def test_a_request_streams_unless_it_says_no(body: bytes, streams: bool) -> None
     assert DIALECT.streams(Request("POST", "/api/chat", "", (), body)) is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "content_type", "stream", "expected"),
     [
         pytest.param(200, "application/x-ndjson", True, "ndjson", id="a stream"),
@@ -174,7 +175,7 @@ def test_the_request_and_the_status_choose_the_framing(
     assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(CHAT, "done: true", id="a chat"),
@@ -199,7 +200,7 @@ def test_a_stream_with_its_last_line_is_complete(body: bytes, reason: str) -> No
     assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(b"", "empty body", id="nothing"),
@@ -223,7 +224,7 @@ def test_a_truncated_chat_is_incomplete(cut: int) -> None:
     assert DIALECT.completeness(stream_response(CHAT[:cut])).is_complete is (cut >= len(CHAT) - 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(whole_response(CHAT.splitlines()[-1]), True, "JSON body", id="a document"),
@@ -323,7 +324,7 @@ def test_a_transfer_is_a_turn_without_parts() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b'{"model":"m","embeddings":[[0.1,0.2]],"total_duration":1,"prompt_eval_count":1}',
@@ -377,7 +378,7 @@ def test_an_error_after_the_end_keeps_the_turn() -> None:
     assert turn.failure is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "usage"),
     [
         ({"eval_count": 5}, Usage(output=5)),
@@ -393,7 +394,7 @@ def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> No
     assert turn.usage == usage
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "finish", "raw"),
     [
         ({"done": True, "done_reason": "load"}, FinishReason.OTHER, "load"),
@@ -426,7 +427,7 @@ def test_an_http_error_is_one_turn_with_a_failure() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
+@each_row("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
 def test_other_responses_have_no_turn(body: bytes) -> None:
     assert (
         DIALECT.decode_response(whole_response(body))
@@ -497,7 +498,7 @@ def test_the_sdk_decodes_the_golden_chats_identically(body: bytes) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "operation"),
     [
         (

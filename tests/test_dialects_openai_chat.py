@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.chat import OpenAIChat
@@ -124,7 +125,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_of_request(make_request()).name == "openai-chat"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/v1/chat/completions",
@@ -143,7 +144,7 @@ def test_every_form_of_the_path_is_matched(path: str) -> None:
     assert DIALECT.matches(make_request(path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         pytest.param("GET", "/v1/chat/completions", id="the list of stored completions"),
@@ -156,7 +157,7 @@ def test_other_requests_are_not_matched(method: str, path: str) -> None:
     assert not DIALECT.matches(make_request(path, method))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         pytest.param(make_request(model="gpt-5"), "gpt-5", id="in the body"),
@@ -178,7 +179,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     assert DIALECT.model(request_) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "streams"),
     [({"stream": True}, True), ({"stream": False}, False), ({}, False), ({"stream": "yes"}, False)],
 )
@@ -186,7 +187,7 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
     assert DIALECT.streams(make_request(**body)) is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "content_type", "stream", "expected"),
     [
         pytest.param(200, "text/event-stream; charset=utf-8", True, "sse", id="a stream"),
@@ -205,7 +206,7 @@ def test_status_and_content_type_choose_the_framing(
     assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(TEXT, "[DONE]", id="the usual end"),
@@ -288,7 +289,7 @@ def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> No
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(b"", "empty stream", id="nothing"),
@@ -330,7 +331,7 @@ def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
     assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (cut >= finish_end)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(whole_response(b'\n\n {"choices":[]}'), True, "JSON body", id="a document"),
@@ -468,7 +469,7 @@ def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "finish"),
     [
         ("stop", FinishReason.STOP),
@@ -493,7 +494,7 @@ def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "usage"),
     [
         pytest.param(
@@ -560,7 +561,7 @@ def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
     assert (second.finish, second.failure) == (FinishReason.ERROR, Failure("x", code="502"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure"),
     [
         pytest.param(
@@ -587,7 +588,7 @@ def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure)
     assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
+@each_row("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
     assert DIALECT.decode_response(whole_response(body)) == ()
 

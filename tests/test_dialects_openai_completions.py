@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.completions import OpenAICompletions
@@ -73,7 +74,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_of_request(make_request()).name == "openai-completions"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/v1/completions",
@@ -89,7 +90,7 @@ def test_every_form_of_the_path_is_matched(path: str) -> None:
     assert DIALECT.matches(make_request(path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         pytest.param("GET", "/v1/completions", id="not a question"),
@@ -107,7 +108,7 @@ def test_other_requests_are_not_matched(method: str, path: str) -> None:
     assert not DIALECT.matches(make_request(path, method))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         pytest.param(make_request(model="davinci-002"), "davinci-002", id="in the body"),
@@ -121,14 +122,12 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     assert DIALECT.model(request_) == model
 
 
-@pytest.mark.parametrize(
-    ("body", "streams"), [({"stream": True}, True), ({"stream": False}, False), ({}, False)]
-)
+@each_row(("body", "streams"), [({"stream": True}, True), ({"stream": False}, False), ({}, False)])
 def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
     assert DIALECT.streams(make_request(**body)) is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "content_type", "stream", "expected"),
     [
         pytest.param(200, "text/event-stream", True, "sse", id="a stream"),
@@ -143,7 +142,7 @@ def test_status_and_content_type_choose_the_framing(
     assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(stream_response(TEXT), True, "[DONE]", id="the usual end"),
@@ -250,7 +249,7 @@ def test_an_http_error_is_one_turn_with_a_failure() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
+@each_row("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
     assert DIALECT.decode_response(whole_response(body)) == ()
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler
 
@@ -51,7 +52,7 @@ def test_a_message_grows_by_its_deltas() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "place", "item"),
     [
         pytest.param(
@@ -107,7 +108,7 @@ def test_items_without_an_added_event_are_built_from_deltas(
     assert assemble_items(delta(kind, "a", **place), delta(kind, "b", **place)) == [item]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("event", "place", "expected"),
     [
         pytest.param(
@@ -245,7 +246,7 @@ def test_an_item_whose_id_changes_from_event_to_event_is_one() -> None:
     assert [item["id"] for item in assembled] == ["other"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [
         "response.web_search_call.searching",

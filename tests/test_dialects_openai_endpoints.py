@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from cassette_builders import META, REQUEST, make_cassette
 from llm_proxy import dialects, framing, matching
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
@@ -60,12 +61,12 @@ def type_event(kind: str) -> str:
     return f'data: {{"type":"{kind}"}}'
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_each_dialect_is_found_under_its_name(name: str) -> None:
     assert dialects.dialect_named(name).name == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "name"),
     [
         ("POST", "/v1/embeddings", "openai-embeddings"),
@@ -107,7 +108,7 @@ def test_each_endpoint_is_matched_by_its_own_dialect_alone(
     assert dialects.dialect_of_request(request).name == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "name"),
     [
         pytest.param(
@@ -152,7 +153,7 @@ def test_no_two_endpoints_match_one_path(path: str) -> None:
         assert sum(endpoint.matches(make_request(path, method)) for endpoint in ENDPOINTS) <= 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         (make_request("/v1/embeddings", model="text-embedding-3-small"), "text-embedding-3-small"),
@@ -171,7 +172,7 @@ def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, 
     assert dialects.dialect_of_request(request_).model(request_) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "content_type", "status", "codec"),
     [
         (make_request("/v1/embeddings"), "application/json", 200, "whole"),
@@ -197,7 +198,7 @@ def test_status_and_content_type_choose_the_framing(
 AUDIO_HEAD = (200, "audio/mpeg")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "response", "expected"),
     [
         ("embeddings", whole_response(EMBEDDINGS_BODY), (True, True, "JSON body")),
@@ -232,7 +233,7 @@ def test_completeness_of_a_body_depends_on_its_endpoint(
     assert (completeness.is_complete, completeness.is_proven, completeness.reason) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "expected"),
     [
         (["data: [DONE]"], (True, True, "[DONE]")),
@@ -259,7 +260,7 @@ def test_completeness_of_a_stream_depends_on_its_last_typed_event(
     assert (completeness.is_complete, completeness.is_proven, completeness.reason) == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_an_http_error_is_one_turn_with_a_failure(name: str) -> None:
     body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
     assert dialects.dialect_named(name).decode_response(whole_response(body, 404)) == (
@@ -267,7 +268,7 @@ def test_an_http_error_is_one_turn_with_a_failure(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_an_error_in_a_stream_is_one_turn_with_a_failure(name: str) -> None:
     response = stream_response(type_event("x.delta"), 'data: {"error":{"message":"busy"}}')
     assert dialects.dialect_named(name).decode_response(response) == (
@@ -275,7 +276,7 @@ def test_an_error_in_a_stream_is_one_turn_with_a_failure(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_success_without_text_has_no_turn(name: str) -> None:
     assert (
         dialects.dialect_named(name).decode_response(
@@ -380,7 +381,7 @@ OWN_CALLS: list[tuple[str, str, Callable[[openai.OpenAI], object]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "model", "operation"),
     [*CALLS, *OWN_CALLS],
     ids=map("{0[0]} {1}".format, [*CALLS, *OWN_CALLS], itertools.count()),
@@ -398,7 +399,7 @@ def test_requests_of_the_sdk_are_matched(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "model", "operation"), CALLS, ids=map("{0[0]} {1}".format, CALLS, itertools.count())
 )
 def test_azure_requests_of_the_sdk_are_matched(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.turns import (
     Citation,
@@ -50,7 +51,7 @@ def test_fields_of_a_message_are_metadata_except_a_completed_status() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "item",
     [
         {"type": "message", "content": "Hi"},
@@ -65,7 +66,7 @@ def test_messages_of_other_servers_are_decoded(item: dict[str, Any]) -> None:
     assert part.text == "Hi"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [[], [{"type": "output_text", "text": "", "annotations": []}], [{"type": "video"}], None, 7],
 )
@@ -73,7 +74,7 @@ def test_an_empty_message_has_no_parts(content: Any) -> None:
     assert decode_item(type="message", id="msg_1", content=content) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "citation"),
     [
         pytest.param(
@@ -158,7 +159,7 @@ def test_a_compaction_is_encrypted_reasoning() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "call"),
     [
         pytest.param(
@@ -311,7 +312,7 @@ def test_calls_are_decoded(item: dict[str, Any], call: ToolCall) -> None:
     assert decode_item(**item) == (call,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "arguments", "result"),
     [
         pytest.param(
@@ -382,7 +383,7 @@ def test_a_drawn_image_is_media() -> None:
     assert image == Media("image/webp", base64="aGk=", metadata=(("id", "ig_1"), ("size", "1x1")))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "result"),
     [
         pytest.param(
@@ -416,6 +417,6 @@ def test_output_items_are_tool_results(item: dict[str, Any], result: ToolResult)
     assert decode_item(**item) == (result,)
 
 
-@pytest.mark.parametrize("item", [{}, {"type": "hologram"}, {"type": None}, {"type": ["message"]}])
+@each_row("item", [{}, {"type": "hologram"}, {"type": None}, {"type": ["message"]}])
 def test_an_unknown_item_has_no_parts(item: dict[str, Any]) -> None:
     assert decode_item(**item) == ()

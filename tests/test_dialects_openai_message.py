@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
 from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 
@@ -61,8 +62,8 @@ def test_a_message_of_empty_values_has_no_parts() -> None:
     assert decode_deltas(empty_values | empty_objects, streamed=False) == ()
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
+@each_row("streamed", [True, False])
+@each_row(
     ("message", "expected"),
     [
         pytest.param({"content": "Hi"}, (Text("Hi"),), id="text"),
@@ -253,7 +254,7 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("deltas", CALLS.values(), ids=CALLS.keys())
+@each_row("deltas", CALLS.values(), ids=CALLS.keys())
 def test_parallel_calls_are_separated(deltas: list[dict[str, Any]]) -> None:
     assert decode_deltas(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai import output_items
@@ -247,7 +248,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_of_request(make_request()).name == "openai-responses"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "name"),
     [
         ("POST", "/v1/responses", "openai-responses"),
@@ -289,7 +290,7 @@ def test_each_request_is_matched_by_its_own_dialect_alone(
     assert claimed == ([] if name == "opaque" else [name])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "model"),
     [
         pytest.param(make_request(model="gpt-5"), "gpt-5", id="in the body"),
@@ -303,7 +304,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     assert DIALECT.model(request_) == model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "streams"),
     [
         (make_request(stream=True), True),
@@ -321,7 +322,7 @@ def test_a_request_streams_when_its_body_or_its_query_says_so(
     assert DIALECT.streams(request_) is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "content_type", "stream", "expected"),
     [
         pytest.param(200, "text/event-stream; charset=utf-8", True, "sse", id="a stream"),
@@ -337,7 +338,7 @@ def test_status_and_content_type_choose_the_framing(
     assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(TEXT, "response.completed", id="completed"),
@@ -403,7 +404,7 @@ def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> No
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "reason"),
     [
         pytest.param(b"", "empty stream", id="nothing"),
@@ -469,7 +470,7 @@ def reasoning_text(turn: Turn) -> str:
     return "".join(part.text for part in turn.parts if isinstance(part, Reasoning))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "is_complete", "reason"),
     [
         pytest.param(whole_response(b'{"output":[]}'), True, "JSON body", id="a document"),
@@ -596,7 +597,7 @@ def test_unmapped_fields_are_kept_as_metadata() -> None:
     assert dict(turn.metadata) == metadata
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "finish", "raw"),
     [
         pytest.param({"status": "completed"}, FinishReason.STOP, "completed", id="completed"),
@@ -645,7 +646,7 @@ def test_a_truncated_stream_has_no_finish() -> None:
     assert (turn.finish, turn.finish_raw, turn.id) == (None, "", "resp_1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("output", "finish"),
     [
         pytest.param([message()], FinishReason.STOP, id="a message"),
@@ -698,7 +699,7 @@ def test_calls_that_were_cut_short_end_by_length() -> None:
     assert turn.finish is FinishReason.LENGTH
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "usage"),
     [
         pytest.param(
@@ -725,7 +726,7 @@ def test_usage_is_read(counts: object, usage: Usage | None) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "failure", "finish"),
     [
         pytest.param(
@@ -783,7 +784,7 @@ def test_an_http_error_is_one_turn_with_a_failure() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"hello":1}', b"<", b'{"error":null}'])
+@each_row("body", [b"", b"null", b"[]", b'{"hello":1}', b"<", b'{"error":null}'])
 def test_other_bodies_have_no_turn(body: bytes) -> None:
     assert (
         DIALECT.decode_response(whole_response(body))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.other_endpoints import decode_transcription
@@ -43,7 +44,7 @@ def done_event(text: str, **more: Json) -> dict[str, Json]:
     return {"type": "transcript.text.done", "text": text, **more}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "turn"),
     [
         pytest.param(
@@ -114,7 +115,7 @@ def test_the_events_of_mistral_are_decoded() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     "response",
     [
         pytest.param(whole_response(b"ID3\xff", "audio/mpeg"), id="a sound"),

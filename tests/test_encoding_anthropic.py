@@ -25,6 +25,7 @@ from anthropic_events import (
     json_response,
     sse_response,
 )
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
@@ -138,7 +139,7 @@ BLOCKS: Final[tuple[dict[str, Any], ...]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block["type"])
+@each_row("block", BLOCKS)
 def test_each_block_is_encoded_as_it_was_decoded(block: dict[str, Any]) -> None:
     (turn,) = DIALECT.decode_response(json_response(type="message", content=[block]))
 
@@ -264,9 +265,7 @@ DECLINED: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "finish", [None, FinishReason.STOP, FinishReason.CONTENT_FILTER, FinishReason.REFUSAL]
-)
+@each_row("finish", [None, FinishReason.STOP, FinishReason.CONTENT_FILTER, FinishReason.REFUSAL])
 def test_a_refusal_ends_the_message_and_is_why_it_stops(finish: FinishReason | None) -> None:
     category: Metadata = (("category", "cyber"),)
     refusals = (Refusal("It is not allowed.", category), Text("I"), Refusal(" At all."))
@@ -299,9 +298,7 @@ def test_content_filter_is_encoded_as_refusal() -> None:
     assert converted.losses == ("finish content_filter (told as refusal, which means refusal)",)
 
 
-@pytest.mark.parametrize(
-    "finish", [FinishReason.PAUSED, FinishReason.CONTEXT_FULL, FinishReason.STOP_SEQUENCE]
-)
+@each_row("finish", [FinishReason.PAUSED, FinishReason.CONTEXT_FULL, FinishReason.STOP_SEQUENCE])
 def test_every_stop_reason_of_the_api_is_kept(finish: FinishReason) -> None:
     (converted_turn,) = DIALECT.representable_turns(
         STREAM_REQUEST, (Turn((Text("Hi"),), finish),), ENCODE_CONTEXT

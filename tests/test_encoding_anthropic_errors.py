@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-import pytest
-
 from anthropic_encoding import WHOLE_REQUEST
 from anthropic_events import DIALECT, VERSION_HEADERS, anthropic_request
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
@@ -26,7 +25,7 @@ def json_body(response: DialectResponse) -> Any:
     return json.loads(b"".join(response.framed_messages))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind", "message"),
     [
         (400, "invalid_request_error", "Invalid request"),
@@ -75,7 +74,7 @@ def test_an_error_keeps_its_own_message() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status"),
     [
         ("not_found_error", 404),
@@ -163,7 +162,7 @@ MANY_MODELS_CONTEXT: Final = replace(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "first", "last", "has_more"),
     [
         ("", "m0", "m19", True),
@@ -205,7 +204,7 @@ def test_a_model_is_there_or_not_found() -> None:
     assert json_body(missing)["error"] == {"type": "not_found_error", "message": "model: other"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "is_count"),
     [
         ("/v1/messages/count_tokens", True),
@@ -223,7 +222,7 @@ def test_only_count_tokens_paths_count_tokens(path: str, is_count: bool) -> None
     assert response is None or json_body(response) == {"input_tokens": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_body", "tokens"),
     [
         ({"messages": [{"role": "user", "content": "12345678"}]}, 2),

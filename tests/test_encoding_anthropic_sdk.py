@@ -14,6 +14,7 @@ import pytest
 import corpus
 from anthropic_encoding import COMPLETION_REQUEST, STREAM_REQUEST, WHOLE_REQUEST
 from anthropic_events import DIALECT, json_response
+from case_tables import each_row
 from conformance_cases import CASES, Case
 from corpus_framing import with_framing
 from dialect_manners import ENCODE_CONTEXT
@@ -79,11 +80,11 @@ EXTRA_CASES: Final = (
 CASES_WITHOUT_FAILURE: Final = [
     case for case in (*CASES, *EXTRA_CASES) if case.turn.failure is None
 ]
-each_case = pytest.mark.parametrize("case", CASES_WITHOUT_FAILURE, ids=lambda case: case.name)
+each_case = each_row("case", CASES_WITHOUT_FAILURE)
 
 
 @each_case
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each_row("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_receives_the_encoded_turn(case: Case, stream: bool) -> None:
     (received,) = DIALECT.decode_response(json_response(**sdk_message(case.turn, stream=stream)))
     (expected,) = DIALECT.representable_turns(WHOLE_REQUEST, (case.turn,), ENCODE_CONTEXT).turns
@@ -107,7 +108,7 @@ def test_the_sdk_raises_the_error_that_ends_a_stream() -> None:
     assert raised.value.type == "overloaded_error"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "exception_type"),
     [
         (400, anthropic.BadRequestError),
@@ -125,7 +126,7 @@ def test_the_sdk_raises_the_error_that_ends_a_stream() -> None:
         (529, anthropic.APIStatusError),
     ],
 )
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each_row("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_raises_each_status_as_its_own(
     status: int, exception_type: type[anthropic.APIStatusError], stream: bool
 ) -> None:

@@ -21,6 +21,7 @@ from bedrock_encoding import (
     parse_frames,
     typed_payloads,
 )
+from case_tables import each_row
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT
 from llm_proxy.dialects.base import ConvertedResponseTurns, DialectResponse
 from llm_proxy.errors import NotRepresentable
@@ -44,7 +45,7 @@ from llm_proxy.turns import (
 
 STREAM: Final = converse_request()
 WHOLE: Final = converse_request(stream=False)
-each_request = pytest.mark.parametrize("request_", [STREAM, WHOLE], ids=["stream", "whole"])
+each_request = each_row("request_", [STREAM, WHOLE], ids=["stream", "whole"])
 
 TOOLS: Final = Turn(
     parts=(
@@ -255,7 +256,7 @@ def test_a_citation_is_of_a_page_or_of_a_place_in_a_document(request_: Request) 
 
 
 @each_request
-@pytest.mark.parametrize(
+@each_row(
     ("thought", "expected"),
     [
         (Reasoning("a", "sig"), Reasoning("a", "sig")),
@@ -278,14 +279,12 @@ PNG: Final = base64.b64encode(b"\x89PNG").decode()
 
 
 @each_request
-@pytest.mark.parametrize(
-    "picture", [Media("image/png", base64=PNG), Media("image/webp", url="s3://bucket/key")]
-)
+@each_row("picture", [Media("image/png", base64=PNG), Media("image/webp", url="s3://bucket/key")])
 def test_a_picture_is_inline_or_stored_with_amazon(request_: Request, picture: Media) -> None:
     assert round_trip(request_, Turn((picture,))).parts == (picture,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "media"),
     [
         (STREAM, Media("audio/wav", base64=PNG)),
@@ -330,7 +329,7 @@ def test_a_refusal_is_a_text_and_a_reason_to_stop(request_: Request) -> None:
 
 
 @each_request
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "stop_reason"),
     [
         (FinishReason.STOP, "end_turn"),
@@ -442,7 +441,7 @@ def error_response(
     return DIALECT.error_response(status, failure, ENCODE_CONTEXT, retry_after)
 
 
-@pytest.mark.parametrize(("status", "kind"), ERROR_TYPE_BY_STATUS.items())
+@each_row(("status", "kind"), ERROR_TYPE_BY_STATUS.items())
 def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> None:
     response = error_response(status, Failure("no"))
     assert (response.head.status, decode_document(response)) == (status, {"message": "no"})
@@ -454,7 +453,7 @@ def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> Non
     assert decode_document(error_response(status, Failure("")))["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error_type", "expected"),
     [
         ("ServiceQuotaExceededException", "ServiceQuotaExceededException"),
@@ -475,7 +474,7 @@ def test_an_http_error_has_retry_after() -> None:
     assert "retry-after" not in dict(error_response(429, Failure("no")).head.headers)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "expected"),
     [
         ("ThrottlingException", 429, "ThrottlingException"),
@@ -485,7 +484,7 @@ def test_an_http_error_has_retry_after() -> None:
         ("", 500, "InternalServerException"),
     ],
 )
-@pytest.mark.parametrize("request_", [WHOLE, invoke_request("unheard-of", stream=False)])
+@each_row("request_", [WHOLE, invoke_request("unheard-of", stream=False)])
 def test_an_answer_that_failed_and_does_not_stream_is_an_http_error(
     request_: Request, kind: str, status: int, expected: str
 ) -> None:
@@ -494,7 +493,7 @@ def test_an_answer_that_failed_and_does_not_stream_is_an_http_error(
     assert DIALECT.decode_response(response) == (Turn((), failure=Failure("no", expected)),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "expected"),
     [
         (Failure("no", "throttlingException"), Failure("no", "throttlingException")),

@@ -19,6 +19,7 @@ from bedrock_encoding import (
     native_events,
     typed_payloads,
 )
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import DialectResponse
@@ -208,14 +209,14 @@ COMPLETIONS_BY_MODEL: Final[dict[str, tuple[list[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("model", COMPLETIONS_BY_MODEL)
+@each_row("model", COMPLETIONS_BY_MODEL)
 def test_each_vendor_has_its_own_completion_format(model: str) -> None:
     streamed, whole_body = COMPLETIONS_BY_MODEL[model]
     assert encode_stream(model) == streamed
     assert encode_document(model) == whole_body
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "finish_field"),
     [
         ("openai.gpt-oss-120b-1:0", "finish_reason"),
@@ -253,7 +254,7 @@ ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:"
 PROFILE: Final = f"{ARN}application-inference-profile/abc"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "body", "field"),
     [
         (f"{ARN}inference-profile/eu.anthropic.claude-sonnet-5", {}, "type"),
@@ -269,7 +270,7 @@ def test_the_model_id_or_else_the_request_body_selects_the_format(
     assert field in encode_document(model.replace("/", "%2F"), **body)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "model",
     ["ai21.j2-mid-v1", "amazon.titan-embed-text-v2:0", "amazon.nova-canvas-v1:0", "notmeta.llama3",
      "amazon.nova-2-multimodal-embeddings-v1:0", "cohere.embed-english-v3", PROFILE],
@@ -288,8 +289,8 @@ LEGACY_REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "body"), LEGACY_REQUESTS)
-@pytest.mark.parametrize("stream", [True, False])
+@each_row(("model", "body"), LEGACY_REQUESTS)
+@each_row("stream", [True, False])
 def test_a_legacy_text_completion_is_refused_and_the_alternative_named(
     model: str, body: dict[str, Any], stream: bool
 ) -> None:
@@ -353,7 +354,7 @@ GUARDED: Final[Metadata] = (
 )
 
 
-@pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3"])
+@each_row("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3"])
 def test_service_metadata_is_in_the_last_event(model: str) -> None:
     response = encode_response(invoke_request(model), replace(HI, metadata=GUARDED))
     *earlier, last = native_events(response)
@@ -364,7 +365,7 @@ def test_service_metadata_is_in_the_last_event(model: str) -> None:
     assert turn.usage == HI.usage
 
 
-@pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3"])
+@each_row("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3"])
 def test_a_guardrail_action_is_in_a_document_once(model: str) -> None:
     response = encode_response(invoke_request(model, stream=False), replace(HI, metadata=GUARDED))
     assert decode_document(response)["amazon-bedrock-guardrailAction"] == "INTERVENED"
@@ -382,7 +383,7 @@ def test_metrics_hold_the_usage_of_formats_without_token_counts() -> None:
     assert DIALECT.decode_response(response)[0].usage == HI.usage
 
 
-@pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3", "openai.gpt"])
+@each_row("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3", "openai.gpt"])
 def test_a_failed_stream_ends_with_an_exception(model: str) -> None:
     failed = Turn((Text("Hel"),), failure=Failure("slow down", "throttlingException"))
     response = encode_response(invoke_request(model), failed)

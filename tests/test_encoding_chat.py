@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
+from case_tables import each_row
 from dialect_manners import json_request
 from llm_proxy.dialects import DIALECTS
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
@@ -88,7 +87,7 @@ def test_calls_are_streamed_in_order_each_with_its_index() -> None:
     ]
 
 
-@pytest.mark.parametrize("provider", ["groq", "mistral", "ollama"])
+@each_row("provider", ["groq", "mistral", "ollama"])
 def test_some_providers_send_a_call_in_one_chunk(provider: str) -> None:
     function = {"name": "f", "arguments": '{"a":1}'}
     whole = {"index": 0, "id": "call_a", "type": "function", "function": function}
@@ -96,7 +95,7 @@ def test_some_providers_send_a_call_in_one_chunk(provider: str) -> None:
     assert ({"tool_calls": [whole]}, None) in deltas(encode_events(Turn(CALLS), provider))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider", "delta"),
     [
         ("openai", {"reasoning_content": "Hm."}),
@@ -123,7 +122,7 @@ def test_each_provider_has_its_own_reasoning_field(provider: str, delta: Any) ->
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "finish_reason"),
     [
         (Turn((Text("a"),)), "stop"),
@@ -142,7 +141,7 @@ def test_each_finish_has_its_finish_reason(turn: Turn, finish_reason: str) -> No
     assert deltas(encode_events(turn))[-1] == ({}, finish_reason)
 
 
-@pytest.mark.parametrize("provider", ["deepseek", "groq", "mistral", "xai"])
+@each_row("provider", ["deepseek", "groq", "mistral", "xai"])
 def test_some_providers_send_usage_with_the_finish_unasked(provider: str) -> None:
     *_, last, done = encode_events(Turn((Text("a"),), usage=USAGE), provider)
 
@@ -210,7 +209,7 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
     assert losses == ("finish length of a later choice", "metadata stop_reason")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind", "code"),
     [
         (400, "invalid_request_error", None),
@@ -230,7 +229,7 @@ def test_each_status_has_its_own_default_error(status: int, kind: str, code: str
     assert len(error["message"].split()) > 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "status"),
     [
         (Failure("a", code="invalid_api_key"), 401),

@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from cohere_streams import (
     DONE_EVENT,
     MESSAGE_START,
@@ -243,7 +244,7 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
     assert response.framed_messages[-1] == DONE_EVENT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "reason"),
     [
         (FinishReason.STOP, "COMPLETE"),
@@ -263,7 +264,7 @@ def test_each_finish_has_a_finish_reason(finish: FinishReason, reason: str) -> N
     assert document["finish_reason"] == reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "path", "error"),
     [
         (Turn((Media("image/png", base64="AAAA"),)), V2_CHAT, "media"),
@@ -301,7 +302,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "status", [400, 401, 402, 403, 404, 418, 422, 429, 498, 499, 500, 501, 502, 503, 504, 529]
 )
 def test_each_error_status_has_a_default_message(status: int) -> None:
@@ -332,7 +333,7 @@ def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "status"),
     [
         (Failure("x", code="429"), 429),
@@ -488,7 +489,7 @@ def test_unsupported_paths_are_answered_with_501(path: str) -> None:
     assert path in response_documents(response)[0]["message"]
 
 
-@pytest.mark.parametrize("path", [V2_CHAT, V1_CHAT, "/v1/generate", "/cohere/v2/chat"])
+@each_row("path", [V2_CHAT, V1_CHAT, "/v1/generate", "/cohere/v2/chat"])
 def test_chats_and_completions_have_no_auxiliary_response(path: str) -> None:
     assert DIALECT.auxiliary_response(chat_request(path), ENCODE_CONTEXT) is None
 

@@ -9,6 +9,7 @@ import openai
 import pytest
 
 import corpus
+from case_tables import each_row
 from conformance_cases import CASES
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
@@ -156,7 +157,7 @@ REPRESENTABLE_CASES: Final = [
 ]
 
 
-@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda case: case.name)
+@each_row("case", REPRESENTABLE_CASES)
 def test_the_sdk_receives_the_encoded_turn(case: Any) -> None:
     streamed, whole = encode_response(case.turn, stream=True, **USAGE), encode_response(case.turn)
     with _client(streamed) as client:

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
@@ -288,7 +289,7 @@ def test_media_are_inline_or_by_uri_and_audio_pieces_are_joined() -> None:
         encode(Turn((Media("audio/wav", transcript="Hi"),)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "raw", "content"),
     [
         (FinishReason.STOP, "STOP", {"role": "model"}),
@@ -328,7 +329,7 @@ def test_a_refusal_is_encoded_as_text() -> None:
     assert converted.losses == ("that a refusal is one",)
 
 
-@pytest.mark.parametrize("request_", [STREAM, ARRAY, WHOLE], ids=["events", "array", "document"])
+@each_row("request_", [STREAM, ARRAY, WHOLE], ids=["events", "array", "document"])
 def test_a_blocked_prompt_has_no_candidate(request_: Request) -> None:
     feedback: Json = {"blockReason": "OTHER"}
     blocked = Turn(
@@ -402,7 +403,7 @@ def test_an_error_amid_a_stream_follows_the_content_so_far() -> None:
     assert json.loads(b"".join(encode(turn, ARRAY).framed_messages))[-1] == chunks(response)[-1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "status", "error_status"),
     [
         (OVERLOADED, 503, "UNAVAILABLE"),
@@ -422,7 +423,7 @@ def test_an_error_in_place_of_an_answer_has_its_status(
     assert error["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error_status"),
     [
         (400, "INVALID_ARGUMENT"), (401, "UNAUTHENTICATED"), (403, "PERMISSION_DENIED"),
@@ -444,7 +445,7 @@ def test_each_http_status_has_its_error_status(status: int, error_status: str) -
 TROUBLESHOOTING_URL: Final = "https://developers.generativeai.google/guide/troubleshooting"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "message"),
     [
         (400, "Request contains an invalid argument."),

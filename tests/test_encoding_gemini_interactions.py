@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
@@ -206,7 +207,7 @@ def test_citations_become_annotations_with_byte_offsets() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "status"),
     [
         (FinishReason.STOP, "completed"),

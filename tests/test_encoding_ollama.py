@@ -13,6 +13,7 @@ import pytest
 
 import conformance_cases
 import corpus
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
@@ -177,7 +178,7 @@ def test_durations_are_made_up_if_the_turn_has_none() -> None:
     assert (end["eval_count"], end["eval_duration"], end["total_duration"]) == (0, 7, 2_000_007)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "path", "stream", "error"),
     [
         (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of a call"),
@@ -217,7 +218,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     )
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
+@each_row("status", [400, 401, 403, 404, 429, 500, 503, 529])
 def test_an_error_has_a_message_and_no_headers_but_retry_after(status: int) -> None:
     response = DIALECT.error_response(status, Failure("", "", ""), CONTEXT, retry_after=1.2)
 
@@ -230,7 +231,7 @@ def test_an_error_has_a_message_and_no_headers_but_retry_after(status: int) -> N
     assert (raised.value.status_code, raised.value.error) == (status, body["error"])
 
 
-@pytest.mark.parametrize("status", [402, 408, 413, 418, 422])
+@each_row("status", [402, 408, 413, 418, 422])
 def test_a_client_error_status_has_the_message_of_400(status: int) -> None:
     error_responses = [
         DIALECT.error_response(item, Failure(""), CONTEXT) for item in (status, 400, 500)
@@ -280,8 +281,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("turn", [case for case in CASES if case.id != "error-amid"])
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each_row("turn", [case for case in CASES if case.id != "error-amid"])
+@each_row("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_receives_the_encoded_turn(turn: Turn, stream: bool) -> None:
     answer = _client_of(turn).chat(model="qwen3", messages=[], stream=stream)
 
@@ -353,7 +354,7 @@ def test_the_sdk_lists_the_models() -> None:
     assert list(version) == ["version"]
 
 
-@pytest.mark.parametrize("path", ["/api/pull", "/api/push", "/api/create"])
+@each_row("path", ["/api/pull", "/api/push", "/api/create"])
 def test_a_transfer_streams_its_progress_up_to_success(path: str) -> None:
     *steps, last = response_documents(_auxiliary_response(ollama_request(path)))
 
@@ -413,7 +414,7 @@ def test_the_sdk_gets_a_vector_for_each_text() -> None:
     assert list(client.embed("qwen3", []).embeddings) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "reason"),
     [
         ("/api/chat", {}, "load"),
@@ -433,7 +434,7 @@ def test_a_request_without_a_prompt_loads_or_unloads_the_model(
     assert (turn.parts, turn.finish) == ((), FinishReason.OTHER)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body"),
     [
         ("/api/chat", {"messages": [{"role": "user", "content": "Hi"}]}),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from conformance_cases import CASES, Case
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT, json_request
 from llm_proxy import framing
@@ -325,7 +326,7 @@ TOOL_CASES: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOOL_CASES)
+@each_row("name", TOOL_CASES)
 def test_openais_tools_have_openais_events(name: str) -> None:
     parts, expected = TOOL_CASES[name]
     kind = name.partition(" ")[0]
@@ -417,7 +418,7 @@ def test_open_models_send_reasoning_content_and_others_summaries() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "raw", "status", "reason"),
     [
         (FinishReason.STOP, "", "completed", None),
@@ -743,7 +744,7 @@ def _turn_summary(turn: Turn) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
+@each_row("case", REPRESENTABLE_CASES)
 def test_the_sdk_receives_the_encoded_document(case: Case) -> None:
     response = DIALECT.encode_response(responses_request(stream=False), [case.turn], ENCODE_CONTEXT)
     with _client(response) as client:
@@ -754,7 +755,7 @@ def test_the_sdk_receives_the_encoded_document(case: Case) -> None:
     assert response_model.output_text == turn.text
 
 
-@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
+@each_row("case", REPRESENTABLE_CASES)
 def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
     response = DIALECT.encode_response(responses_request(), [case.turn], ENCODE_CONTEXT)
     [turn] = DIALECT.decode_response(response)
@@ -769,7 +770,7 @@ def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
     assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
 
 
-@pytest.mark.parametrize("name", sorted(TOOL_CASES.keys() - {"tomorrow_call"}))
+@each_row("name", sorted(TOOL_CASES.keys() - {"tomorrow_call"}))
 def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
     response = DIALECT.encode_response(
         responses_request(), [Turn(TOOL_CASES[name][0])], ENCODE_CONTEXT
@@ -792,7 +793,7 @@ def test_the_sdk_raises_the_error_amid_a_stream() -> None:
 QUOTA: Final = AccountLimits(RateLimitWindow(60, 59, 0.5), RateLimitWindow(1000, 900, 63))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "raised", "code"),
     [
         (400, openai.BadRequestError, None),
@@ -834,7 +835,7 @@ STORED_RESPONSE_REQUESTS: Final = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), STORED_RESPONSE_REQUESTS)
+@each_row(("method", "path"), STORED_RESPONSE_REQUESTS)
 def test_stored_responses_are_not_found(method: str, path: str) -> None:
     request = Request(method, path, "", (), b"")
     response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
@@ -846,7 +847,7 @@ def test_stored_responses_are_not_found(method: str, path: str) -> None:
         client.responses.retrieve("resp_1")
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/compact", "/openai/responses"])
+@each_row("path", [PATH, f"{PATH}/compact", "/openai/responses"])
 def test_requests_for_a_turn_have_no_auxiliary_response(path: str) -> None:
     assert DIALECT.auxiliary_response(responses_request(path=path), ENCODE_CONTEXT) is None
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from case_tables import each_row
 from dialect_manners import MANNERS, Manner
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
@@ -118,7 +119,7 @@ def _without_defaults(value: Any) -> Any:
     return [_without_defaults(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-"))
+@each_row("manner", MANNERS)
 def test_what_a_dialect_keeps_and_loses_of_rich_turns_is_what_the_table_says(
     manner: Manner,
 ) -> None:
@@ -131,8 +132,8 @@ def test_what_a_dialect_keeps_and_loses_of_rich_turns_is_what_the_table_says(
     assert orjson.loads(orjson.dumps(outcomes(manner))) == expected
 
 
-@pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-"))
-@pytest.mark.parametrize("finish", [FinishReason.STOP, FinishReason.LENGTH])
+@each_row("manner", MANNERS)
+@each_row("finish", [FinishReason.STOP, FinishReason.LENGTH])
 def test_ids_and_finish_reasons_survive(manner: Manner, finish: FinishReason) -> None:
     calls = (ToolCall("call_1", "f", "{}"), ToolCall("call_2", "g", "{}"))
     turn = Turn((Text("a"),), finish, usage=Usage(1, 2), id="id_1", model="m_1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
 from llm_proxy.framing.message_edits import INVALID_BYTE, insert_invalid_utf8
@@ -15,7 +15,7 @@ from llm_proxy.framing.message_edits import INVALID_BYTE, insert_invalid_utf8
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "message", "garbled"),
     [
         ("sse", b'data: {"a":"b","t":"Hi","n":1}\n\n', b'data: {"a":"b","t":"Hi\xff","n":1}\n\n'),

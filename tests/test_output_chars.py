@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from corpus_comparison import row_response
 from corpus_framing import with_framing
 from dialect_manners import MANNERS, Manner
@@ -59,8 +60,8 @@ def texts_of(turn: Turn) -> list[str]:
     return [item.text for item in turn.parts if isinstance(item, Text | Reasoning)]
 
 
-@pytest.mark.parametrize("split_text", [whole, token_pieces], ids=["one piece", "several"])
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+@each_row("split_text", [whole, token_pieces], ids=["one piece", "several"])
+@each_row("manner", STREAMS)
 def test_a_message_counts_the_characters_of_its_piece(
     manner: Manner, split_text: SplitText
 ) -> None:
@@ -72,7 +73,7 @@ def test_a_message_counts_the_characters_of_its_piece(
     assert counts == [len(piece) for text in texts_of(turn) for piece in split_text(text)]
 
 
-@pytest.mark.parametrize("name", dialects.chat_dialects())
+@each_row("name", dialects.chat_dialects())
 def test_a_message_of_a_typical_stream_counts_its_piece(name: str) -> None:
     dialect = dialects.dialect_named(name)
     request = dialect.sample_request("us.anthropic.claude-sonnet-5", stream=True)
@@ -85,16 +86,14 @@ def test_a_message_of_a_typical_stream_counts_its_piece(name: str) -> None:
     assert [*filter(None, counts)] == list(map(len, token_pieces(ANSWER_TEXT)))
 
 
-@settings(max_examples=5)
 @given(texts=st.lists(st.text("ab 🌊\n", min_size=1, max_size=9), min_size=1, max_size=3))
-@pytest.mark.parametrize("manner", STREAMS[:1], ids=lambda manner: manner.name)
-def test_messages_count_their_pieces_for_any_text(manner: Manner, texts: list[str]) -> None:
-    counts, turn = encode_and_count(manner, tuple(map(Text, texts)), token_pieces)
+def test_messages_count_their_pieces_for_any_text(texts: list[str]) -> None:
+    counts, turn = encode_and_count(STREAMS[0], tuple(map(Text, texts)), token_pieces)
 
     assert counts == [len(piece) for text in texts_of(turn) for piece in token_pieces(text)]
 
 
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+@each_row("manner", STREAMS)
 def test_a_tool_call_counts_and_an_empty_response_does_not(manner: Manner) -> None:
     empty_counts, _ = encode_and_count(manner, (), token_pieces)
     try:
@@ -109,7 +108,7 @@ def test_a_tool_call_counts_and_an_empty_response_does_not(manner: Manner) -> No
     assert sum(call_counts) >= (len('{"city":"Rome"}') if has_call else 0)
 
 
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+@each_row("manner", STREAMS)
 def test_documents_and_unreadable_messages_count_nothing(
     manner: Manner,
 ) -> None:
@@ -260,7 +259,7 @@ UNCOUNTED: Final = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@each_row("name", COUNTED)
 def test_a_message_counts_its_characters_or_one_without_text(name: str) -> None:
     counted = [
         (message, dialects.dialect_named(name).output_chars("sse", message))
@@ -270,7 +269,7 @@ def test_a_message_counts_its_characters_or_one_without_text(name: str) -> None:
     assert counted == COUNTED[name]
 
 
-@pytest.mark.parametrize("name", UNCOUNTED)
+@each_row("name", UNCOUNTED)
 def test_messages_without_output_count_nothing(name: str) -> None:
     counted = [
         (item, dialects.dialect_named(name).output_chars("sse", item)) for item in UNCOUNTED[name]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, sse
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
@@ -22,7 +23,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codec", "message", "truncated"),
     [
         ("sse", b'data: {"a":12}\n\n', b'data: {"a"\n\n'),
@@ -99,7 +100,7 @@ def json_content(codec: str, message: bytes) -> bytes:
             return message
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("codec", CODECS)
 @settings(max_examples=25)
 @given(value=JSON)
 def test_a_truncated_value_is_one_message_and_no_json(codec: str, value: object) -> None:
