@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,6 +88,11 @@ TURNS: Final = {
 }
 
 
+@cache
+def _expected_table() -> dict[str, dict[str, Any]]:
+    return orjson.loads(TABLE.read_bytes())  # type: ignore[no-any-return] # our own file
+
+
 def outcomes(manner: Manner) -> dict[str, Any]:
     """For each of the turns, what the dialect decodes from its encoding, and the losses."""
     return {name: _outcome(manner, turns) for name, turns in TURNS.items()}
@@ -123,7 +129,7 @@ def _without_defaults(value: Any) -> Any:
 def test_what_a_dialect_keeps_and_loses_of_rich_turns_is_what_the_table_says(
     manner: Manner,
 ) -> None:
-    table = orjson.loads(TABLE.read_bytes())
+    table = _expected_table()
     expected = {
         name: table[outcome][name] if isinstance(outcome, str) else outcome
         for name, outcome in table[manner.name].items()
