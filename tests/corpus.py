@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llm_proxy.exchange import Headers, Request, ResponseHead
+from thoroughness import is_thorough
 
 _DEFAULT: Final = Path(__file__).parents[1] / "../shared/corpus"
 _FOLDER: Final = Path(os.environ.get("LLM_PROXY_CORPUS", _DEFAULT))
@@ -34,6 +35,9 @@ _DROPPED_HEADERS: Final = frozenset(
     )
 )
 """Headers about one connection, or about the body before content decoding."""
+
+_SHORT_BODY: Final = 4 * 8000 // 3
+"""In characters of base64."""
 
 RAW: Final = _FOLDER / "raw"
 """The files that the exchanges were taken from, one folder for each repository."""
@@ -103,6 +107,11 @@ def rows() -> list[Row]:
     """Every exchange in file order; the file is read on the first call only."""
     with _EXCHANGES_FILE.open(encoding="utf-8") as lines:
         return [_row(json.loads(line)) for line in lines]
+
+
+def short_rows() -> list[Row]:
+    """The rows with a body of less than 8 kB, which are five of six; all in the thorough tier."""
+    return [row for row in rows() if is_thorough() or len(row.body_base64) < _SHORT_BODY]
 
 
 def read_timings() -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""CPU time of work, for tests of how it grows; times of one run are compared only with each other."""
+"""The CPU time of work, for tests of how it grows: they compare times of the same run."""
 
 from __future__ import annotations
 

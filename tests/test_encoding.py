@@ -50,7 +50,7 @@ def test_every_record_is_that_of_a_dialect() -> None:
     assert set(DIALECT_RECORDS) == set(dialects.chat_dialects())
 
 
-@settings(max_examples=quick_or_thorough(40, 200))
+@settings(max_examples=quick_or_thorough(25, 200))
 @given(
     turns=st.tuples(COMMON_TURNS | ANY_TURNS) | st.lists(COMMON_TURNS, min_size=2, max_size=3),
     successive=st.booleans(),

@@ -23,6 +23,7 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, FinishReason, Metadata, Part, Text, ToolCall, ToolResult, Turn
+from thoroughness import is_thorough
 
 Responder = Callable[[Request], DialectResponse]
 
@@ -78,7 +79,9 @@ EXTRA_CASES: Final = (
     Case("tool of another", Turn((ToolCall("c", "f", "{}"), ToolResult("c", "5"), Text("Five.")))),
 )
 CASES_WITHOUT_FAILURE: Final = [
-    case for case in (*CASES, *EXTRA_CASES) if case.turn.failure is None
+    case
+    for case in (*CASES, *EXTRA_CASES)
+    if case.turn.failure is None and (case.name != "long" or is_thorough())
 ]
 each_case = each_row("case", CASES_WITHOUT_FAILURE)
 

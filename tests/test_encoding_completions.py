@@ -9,8 +9,6 @@ import openai
 import pytest
 
 import corpus
-from case_tables import each_row
-from conformance_cases import CASES
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
@@ -150,29 +148,6 @@ def _client(response: DialectResponse) -> openai.OpenAI:
         max_retries=0,
         http_client=httpx2.Client(transport=httpx2.MockTransport(handle)),
     )
-
-
-REPRESENTABLE_CASES: Final = [
-    case_ for case_ in CASES if case_.turn.failure is None and not case_.calls_tools
-]
-
-
-@each_row("case", REPRESENTABLE_CASES)
-def test_the_sdk_receives_the_encoded_turn(case: Any) -> None:
-    streamed, whole = encode_response(case.turn, stream=True, **USAGE), encode_response(case.turn)
-    with _client(streamed) as client:
-        all_chunks = list(client.completions.create(model="m", prompt="p", stream=True))
-    with _client(whole) as client:
-        completion = client.completions.create(model="m", prompt="p")
-
-    [turn] = DIALECT.decode_response(streamed)
-    streamed_text = "".join(choice.text for chunk in all_chunks for choice in chunk.choices)
-    assert streamed_text == completion.choices[0].text == turn.text
-    assert completion.choices[0].finish_reason == turn.finish_raw
-    assert all_chunks[-1].usage == completion.usage
-    assert turn.usage is not None
-    assert completion.usage is not None
-    assert completion.usage.completion_tokens == turn.usage.output
 
 
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:

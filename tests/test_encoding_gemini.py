@@ -37,6 +37,7 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
+from thoroughness import quick_or_thorough
 
 DIALECT: Final = Gemini()
 FLASH: Final = "/v1beta/models/gemini-3-flash"
@@ -627,7 +628,7 @@ UNNAMED_CODE_RESULT: Final = Turn(
 """A result that answers no call: as a result of code it would answer this one once decoded."""
 
 
-@settings(max_examples=150)
+@settings(max_examples=quick_or_thorough(40, 200))
 @given(st.lists(TURNS, min_size=1, max_size=2), st.sampled_from([STREAM, ARRAY, WHOLE]))
 @example([UNNAMED_CODE_RESULT], STREAM)
 def test_any_google_metadata_decodes_as_it_was_converted(

@@ -34,6 +34,7 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
+from thoroughness import quick_or_thorough
 
 DIALECT: Final = GeminiInteractions()
 PATH: Final = "/v1beta/interactions"
@@ -336,7 +337,7 @@ TURNS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=quick_or_thorough(40, 200))
 @given(TURNS, st.sampled_from([STREAM, WHOLE, json_request(PATH, agent="a", stream=True)]))
 def test_any_google_metadata_decodes_as_it_was_converted(turn: Turn, request: Request) -> None:
     converted = DIALECT.representable_turns(request, (turn,), ENCODE_CONTEXT)

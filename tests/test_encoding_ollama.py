@@ -11,7 +11,6 @@ import httpx
 import ollama
 import pytest
 
-import conformance_cases
 import corpus
 from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT, json_request
@@ -274,35 +273,6 @@ def _client(response_for: Callable[[Request], DialectResponse]) -> Any:
 
 def _client_of(turn: Turn) -> Any:
     return _client(lambda request: DIALECT.encode_response(request, [turn], ENCODE_CONTEXT))
-
-
-CASES = [
-    pytest.param(case.turn, id=case.name) for case in conformance_cases.CASES if case.status == 200
-]
-
-
-@each_row("turn", [case for case in CASES if case.id != "error-amid"])
-@each_row("stream", [True, False], ids=["stream", "whole"])
-def test_the_sdk_receives_the_encoded_turn(turn: Turn, stream: bool) -> None:
-    answer = _client_of(turn).chat(model="qwen3", messages=[], stream=stream)
-
-    lines = list(answer) if stream else [answer]
-    messages = [item.message for item in lines]
-    assert "".join(message.content or "" for message in messages) == turn.text + "".join(
-        part.text for part in turn.parts if isinstance(part, Refusal)
-    )
-    assert "".join(message.thinking or "" for message in messages) == "".join(
-        part.text for part in turn.parts if isinstance(part, Reasoning)
-    )
-    calls = [call.function for message in messages for call in message.tool_calls or ()]
-    assert [(item.name, item.arguments) for item in calls] == [
-        (part.name, json.loads(part.arguments)) for part in turn.parts if isinstance(part, ToolCall)
-    ]
-    end, usage = lines[-1], turn.usage or Usage(0, 0)
-    assert end.done
-    assert end.done_reason == ("length" if turn.finish is FinishReason.LENGTH else "stop")
-    assert (end.prompt_eval_count, end.eval_count) == (usage.input, usage.output)
-    assert end.eval_duration
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

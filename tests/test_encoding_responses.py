@@ -39,6 +39,7 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
+from thoroughness import is_thorough, quick_or_thorough
 
 DIALECT: Final = OpenAIResponses()
 PATH: Final = "/v1/responses"
@@ -548,7 +549,6 @@ def _non_empty_parts(parts: Sequence[Part]) -> list[tuple[str, str]]:
 
 
 @given(COMMON_TURNS)
-@settings(max_examples=60)
 def test_the_deltas_hold_what_the_final_response_holds(turn: Turn) -> None:
     response = DIALECT.encode_response(
         responses_request(), [replace(turn, failure=None)], ENCODE_CONTEXT
@@ -631,7 +631,7 @@ ITEMS = st.one_of(
 
 
 @given(st.lists(ITEMS, max_size=5), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=quick_or_thorough(40, 200))
 def test_any_items_round_trip(
     items: list[dict[str, Any]],
     streams: bool,
@@ -675,7 +675,7 @@ ANY_PARTS: Final = st.lists(
 
 
 @given(ANY_PARTS, st.sampled_from([None, *FinishReason]), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=quick_or_thorough(40, 200))
 def test_any_metadata_decodes_as_it_was_converted(
     parts: list[Part], finish: FinishReason | None, streams: bool
 ) -> None:
@@ -704,7 +704,9 @@ def _client(response: DialectResponse) -> openai.OpenAI:
     )
 
 
-REPRESENTABLE_CASES: Final = [case_ for case_ in CASES if case_.turn.failure is None]
+REPRESENTABLE_CASES: Final = [
+    case for case in CASES if case.turn.failure is None and (case.name != "long" or is_thorough())
+]
 
 
 def _sdk_summary(output: Sequence[Any], usage: Any) -> dict[str, Any]:
@@ -742,17 +744,6 @@ def _turn_summary(turn: Turn) -> dict[str, Any]:
         ],
         "usage": turn.usage,
     }
-
-
-@each_row("case", REPRESENTABLE_CASES)
-def test_the_sdk_receives_the_encoded_document(case: Case) -> None:
-    response = DIALECT.encode_response(responses_request(stream=False), [case.turn], ENCODE_CONTEXT)
-    with _client(response) as client:
-        response_model = client.responses.create(model="gpt-5", input="")
-
-    [turn] = DIALECT.decode_response(response)
-    assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
-    assert response_model.output_text == turn.text
 
 
 @each_row("case", REPRESENTABLE_CASES)
