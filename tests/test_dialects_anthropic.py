@@ -466,10 +466,3 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     for response in (sse_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
         assert orjson.dumps(DIALECT.decode_response(response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(response_head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))

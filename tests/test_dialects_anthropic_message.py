@@ -17,14 +17,12 @@ from anthropic_events import (
     decode_blocks,
     json_response,
     message_delta,
-    response_head,
     sse_event,
     sse_response,
     text_delta,
 )
 from case_tables import each_row
 from llm_proxy import framing
-from llm_proxy.dialects import DialectResponse
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
@@ -99,14 +97,6 @@ def test_a_document_becomes_a_turn() -> None:
             metadata=(("stop_sequence", "END"),),
         ),
     )
-
-
-def test_a_document_in_pieces_is_one_document() -> None:
-    pieces = [b'{"content":[{"type":"te', b'xt","text":"Hi"}]}']
-    assert [
-        turn.text
-        for turn in DIALECT.decode_response(DialectResponse(response_head(), "whole", pieces))
-    ] == ["Hi"]
 
 
 def test_a_legacy_completion_becomes_a_turn() -> None:

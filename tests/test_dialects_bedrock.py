@@ -747,13 +747,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
         assert orjson.dumps(DIALECT.decode_response(response)) is not None
 
 
-@given(st.lists(st.binary()), st.sampled_from(["eventstream", "whole", "sse"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
-
-
 @given(st.sampled_from([CHAT, TOOLS, CLAUDE, NOVA]), st.data())
 def test_a_damaged_stream_is_never_complete(body: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(body) - 1))

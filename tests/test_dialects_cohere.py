@@ -42,10 +42,6 @@ def make_request(
     return Request(method, path, "", headers, json.dumps(body).encode())
 
 
-def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.dialect_named("cohere").name == "cohere"
-
-
 @each_row(
     "request_",
     [
@@ -385,13 +381,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     ):
         assert DIALECT.completeness(dialect_response).reason
         assert orjson.dumps(DIALECT.decode_response(dialect_response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "ndjson", "whole"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], codec: str) -> None:
-    response = DialectResponse(response_head(), codec, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 KNOWN_EVENTS = frozenset(

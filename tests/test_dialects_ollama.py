@@ -83,11 +83,6 @@ def empty_response(codec: str, status: int = 200, *headers: tuple[str, str]) -> 
     return DialectResponse(ResponseHead(status, "", headers, "length", 0), codec, [])
 
 
-def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.dialect_named("ollama").name == "ollama"
-    assert dialects.dialect_of_request(make_request()).name == "ollama"
-
-
 @each_row("path", ["chat", "generate", "pull", "push", "create"])
 def test_the_paths_that_stream_are_matched(path: str) -> None:
     assert DIALECT.matches(make_request(f"/api/{path}"))
@@ -367,11 +362,6 @@ def test_an_error_of_the_cloud_keeps_its_status() -> None:
     assert turn.failure == Failure("unauthorized", code="401")
 
 
-def test_a_document_in_pieces_is_one_document() -> None:
-    response = DialectResponse(head(), "whole", [b'{"response":"H', b'i","done":true}'])
-    assert [turn.text for turn in DIALECT.decode_response(response)] == ["Hi"]
-
-
 def test_an_error_after_the_end_keeps_the_turn() -> None:
     (turn,) = DIALECT.decode_response(stream_response(GENERATE + ERROR))
     assert (turn.text, turn.finish, turn.usage) == ("Hello", FinishReason.LENGTH, Usage(9, 2))
@@ -462,13 +452,6 @@ def test_lines_of_any_shape_decode_to_serialisable_turns(
     for response in (stream_response(b"".join(encoded)), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
         assert orjson.dumps(DIALECT.decode_response(response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, body: bytes) -> ollama.Client:

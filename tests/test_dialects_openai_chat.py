@@ -121,11 +121,6 @@ def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
     return chunk({"index": index, "delta": {"content": text}, "finish_reason": finish})
 
 
-def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.dialect_named("openai-chat").name == "openai-chat"
-    assert dialects.dialect_of_request(make_request()).name == "openai-chat"
-
-
 @each_row(
     "path",
     [
@@ -414,13 +409,6 @@ def test_a_document_becomes_a_turn() -> None:
     )
 
 
-def test_a_document_in_pieces_is_one_document() -> None:
-    pieces = [b'{"choices":[{"message":', b'{"content":"Hi"}}]}']
-    assert [
-        turn.text for turn in DIALECT.decode_response(DialectResponse(head(), "whole", pieces))
-    ] == ["Hi"]
-
-
 def test_unmapped_fields_are_kept_as_metadata() -> None:
     delta = {"content": "Hi", "extra_content": {"google": {"thought_signature": "s"}}}
     choice = {"delta": delta, "native_finish_reason": "end_turn", "stop_reason": 7}
@@ -657,13 +645,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     for response in (stream_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
         assert orjson.dumps(DIALECT.decode_response(response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:

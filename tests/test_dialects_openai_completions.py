@@ -69,11 +69,6 @@ def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
-def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.dialect_named("openai-completions").name == "openai-completions"
-    assert dialects.dialect_of_request(make_request()).name == "openai-completions"
-
-
 @each_row(
     "path",
     [
@@ -125,21 +120,6 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
 @each_row(("body", "streams"), [({"stream": True}, True), ({"stream": False}, False), ({}, False)])
 def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
     assert DIALECT.streams(make_request(**body)) is streams
-
-
-@each_row(
-    ("status", "content_type", "stream", "expected"),
-    [
-        pytest.param(200, "text/event-stream", True, "sse", id="a stream"),
-        pytest.param(200, "", True, "sse", id="a stream without a type"),
-        pytest.param(200, "application/json", False, "whole", id="a document"),
-        pytest.param(404, "text/event-stream", True, "whole", id="an error labelled as a stream"),
-    ],
-)
-def test_status_and_content_type_choose_the_framing(
-    status: int, content_type: str, stream: bool, expected: str
-) -> None:
-    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @each_row(
@@ -276,13 +256,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     for response in (stream_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
         assert orjson.dumps(DIALECT.decode_response(response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:

@@ -8,6 +8,7 @@ from case_tables import each_row
 from cpu_time import cpu_s
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler
+from llm_proxy.turns import Json
 
 
 def assemble_items(*events: dict[str, Any]) -> list[Fields]:
@@ -261,14 +262,12 @@ def test_events_about_progress_make_no_item(kind: str) -> None:
     assert assemble_items({"type": kind, "output_index": 0, "item_id": "x"}) == []
 
 
-@each_row("content_index_step", [0, 1], ids=["one text", "a text each"])
-def test_deltas_are_joined_in_linear_time(content_index_step: int) -> None:
-    def join(count: int) -> str:
-        (item,) = assemble_items(
-            *(delta("output_text", "x", content_index=at * content_index_step)
-              for at in range(count))
-        )  # fmt: skip
-        return "".join(block["text"] for block in item["content"])
+@each_row(("step", "texts"), [(0, ["x" * 8000]), (1, ["x"] * 8000)], ids=["one", "many"])
+def test_deltas_are_joined_in_linear_time(step: int, texts: list[str]) -> None:
+    def join(count: int) -> Json:
+        deltas = (delta("output_text", "x", content_index=at * step) for at in range(count))
+        (item,) = assemble_items(*deltas)
+        return item["content"]
 
-    assert join(8000) == "x" * 8000
+    assert join(8000) == [{"type": "output_text", "text": text} for text in texts]
     assert cpu_s(lambda: join(8000)) < 8 * cpu_s(lambda: join(2000))

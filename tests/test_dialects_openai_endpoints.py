@@ -423,16 +423,6 @@ def test_the_form_requests_a_streamed_transcription() -> None:
     assert dialects.dialect_of_request(request).streams(request)
 
 
-def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    body = dialects.dialect_named("openai-embeddings").error_body(
-        424, "cassette_not_found", "no cassette"
-    )
-    assert json.loads(body)["error"] == {
-        "message": "no cassette", "type": "cassette_not_found", "param": None,
-        "code": "cassette_not_found",
-    }  # fmt: skip
-
-
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_recorded_exchange_is_complete() -> None:

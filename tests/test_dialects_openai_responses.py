@@ -244,11 +244,6 @@ def call(kind: str = "function_call", call_id: str = "a", **fields: Any) -> dict
     return {"type": kind, "call_id": call_id, "name": "f", **fields}
 
 
-def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.dialect_named("openai-responses").name == "openai-responses"
-    assert dialects.dialect_of_request(make_request()).name == "openai-responses"
-
-
 @each_row(
     ("method", "path", "name"),
     [
@@ -321,22 +316,6 @@ def test_a_request_streams_when_its_body_or_its_query_says_so(
     request_: Request, streams: bool
 ) -> None:
     assert DIALECT.streams(request_) is streams
-
-
-@each_row(
-    ("status", "content_type", "stream", "expected"),
-    [
-        pytest.param(200, "text/event-stream; charset=utf-8", True, "sse", id="a stream"),
-        pytest.param(200, "", True, "sse", id="a stream without a type"),
-        pytest.param(200, "application/json", True, "whole", id="a document in place of a stream"),
-        pytest.param(200, "application/json", False, "whole", id="a document"),
-        pytest.param(401, "text/event-stream", True, "whole", id="an error labelled as a stream"),
-    ],
-)
-def test_status_and_content_type_choose_the_framing(
-    status: int, content_type: str, stream: bool, expected: str
-) -> None:
-    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @each_row(
@@ -879,13 +858,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     ):
         assert DIALECT.completeness(dialect_response).reason
         assert orjson.dumps(DIALECT.decode_response(dialect_response))
-
-
-@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
-    response = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:

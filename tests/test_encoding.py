@@ -1,4 +1,4 @@
-"""Every dialect: encoded turns decode to themselves; losses and refusals follow common rules."""
+"""Every dialect decodes any bytes, and turns as it encodes them; losses follow common rules."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from dialect_manners import (
     dialect_record,
 )
 from llm_proxy import dialects, framing
-from llm_proxy.dialects.base import ConvertedResponseTurns
+from llm_proxy.dialects.base import ConvertedResponseTurns, DialectResponse
 from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
 from thoroughness import is_thorough, quick_or_thorough
 
@@ -50,6 +51,24 @@ def test_every_record_is_that_of_a_dialect() -> None:
     assert set(DIALECT_RECORDS) == set(dialects.chat_dialects())
 
 
+@each_row("manner", MANNERS)
+def test_a_request_in_every_manner_is_of_the_dialect_of_its_name(manner: Manner) -> None:
+    name = manner.name.partition(" ")[0]
+
+    assert manner.dialect is dialects.dialect_named(name)
+    assert manner.dialect.name == name
+
+
+@given(st.lists(st.binary()), st.sampled_from(sorted(framing.CODECS)), st.sampled_from([200, 500]))
+def test_any_bytes_can_be_decoded(messages: list[bytes], codec: str, status: int) -> None:
+    response = DialectResponse(ResponseHead(status, "", (), "chunked"), codec, messages)
+
+    for dialect in dialects.DIALECTS:
+        note(dialect.name)
+        assert dialect.completeness(response).reason
+        assert all(isinstance(turn, Turn) for turn in dialect.decode_response(response))
+
+
 @settings(max_examples=quick_or_thorough(25, 200))
 @given(
     turns=st.tuples(COMMON_TURNS | ANY_TURNS) | st.lists(COMMON_TURNS, min_size=2, max_size=3),
@@ -73,6 +92,9 @@ def test_any_turns_decode_as_they_were_converted_or_are_refused(
 
         body = b"".join(response.framed_messages)
         assert dialect.decode_response(response) == converted
+        if response.codec_name == "whole":
+            pieces = [body[:-9], body[-9:]]
+            assert dialect.decode_response(replace(response, framed_messages=pieces)) == converted
         assert dialect.completeness(response).is_complete
         assert dialect.codec_name(request, response.head) == response.codec_name
         assert framing.split_messages(response.codec_name, body) == list(response.framed_messages)
