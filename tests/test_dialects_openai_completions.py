@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -12,34 +13,70 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.openai.completions import OpenAICompletions
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 DIALECT = OpenAICompletions()
 
-TEXT = b"""\
-data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
-"model":"gpt-3.5-turbo-instruct","choices":[{"text":"Hel","index":0,"logprobs":null,\
-"finish_reason":null}]}
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+HELLO = Turn(
+    (Text("Hello there"),), FinishReason.STOP, "stop", Usage(1, 2, 3), id="cmpl-1", model="davinci"
+)
+LOGPROBS: dict[str, Json] = {"tokens": ["Good"], "token_logprobs": [-0.5]}
+CUT_AT_LIMIT = replace(
+    HELLO,
+    parts=(Text("Good night"),),
+    finish=FinishReason.LENGTH,
+    finish_raw="length",
+    metadata=(("logprobs", LOGPROBS),),
+)
+FAILING = Turn(
+    (Text("Hello"),), failure=Failure("Oh no", "server_error"), id="cmpl-1", model="davinci"
+)
 
-data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
-"model":"gpt-3.5-turbo-instruct","choices":[{"text":"lo","index":0,"logprobs":null,\
-"finish_reason":null}]}
 
-data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
-"model":"gpt-3.5-turbo-instruct","choices":[{"text":"","index":0,"logprobs":null,\
-"finish_reason":"stop"}]}
+def choice(
+    text: str = "", finish: str | None = None, index: int = 0, logprobs: Json = None
+) -> dict[str, Any]:
+    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
 
-data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
-"model":"gpt-3.5-turbo-instruct","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,\
-"total_tokens":3}}
 
-data: [DONE]
+def document(*choices: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A chunk, or a whole response."""
+    ids = {"id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000}
+    return {**ids, "model": "davinci", "choices": choices, **fields}
 
-"""
+
+def events(*documents: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in documents)
+
+
+DONE = b"data: [DONE]\n\n"
+TEXT = (
+    events(
+        document(choice("Hello"), usage=None),
+        document(choice(" there"), usage=None),
+        document(choice(finish="stop"), usage=None),
+        document(usage=COUNTS),
+    )
+    + DONE
+)
 """A minimal stream, with the usage that `include_usage` requests."""
 
 WRITER_STREAM = b'data: {"value":"Hel"}\n\ndata: {"value":"lo"}\n\n'
@@ -65,8 +102,7 @@ def whole_response(body: bytes, status: int = 200) -> DialectResponse:
 
 
 def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
-    choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
-    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+    return events({"choices": [choice(text, finish, index)]})
 
 
 @each_row(
@@ -166,21 +202,111 @@ def test_completeness_of_a_response(
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
-    finish_end = TEXT.index(b'"stop"}]}') + len(b'"stop"}]}')
+    finish_end = TEXT.index(b"\n", TEXT.index(b'"stop"'))
     assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (cut >= finish_end)
 
 
-def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode_response(stream_response(TEXT)) == (
-        Turn(
-            parts=(Text("Hello"),),
-            finish=FinishReason.STOP,
-            finish_raw="stop",
-            usage=Usage(input=1, output=2, total=3),
-            id="cmpl-1",
-            model="gpt-3.5-turbo-instruct",
+@each_row(
+    ("request_", "provider", "turns", "body"),
+    [
+        pytest.param(
+            make_request(stream=True, stream_options={"include_usage": True}), "", (HELLO,), TEXT,
+            id="a stream with usage",
         ),
+        pytest.param(
+            make_request(stream=True), "deepseek", (HELLO,),
+            events(
+                document(choice("Hello")),
+                document(choice(" there")),
+                document(choice(finish="stop"), usage=COUNTS),
+            )
+            + DONE,
+            id="DeepSeek's, with usage in its last chunk",
+        ),
+        pytest.param(
+            make_request(stream=True), "",
+            (replace(HELLO, usage=None), replace(CUT_AT_LIMIT, usage=None)),
+            events(
+                document(choice("Hello")),
+                document(choice("Good", index=1)),
+                document(choice(" there")),
+                document(choice(" night", index=1)),
+                document(choice(finish="stop")),
+                document(choice(finish="length", index=1, logprobs=LOGPROBS)),
+            )
+            + DONE,
+            id="interleaved choices",
+        ),
+        pytest.param(
+            make_request(), "", (HELLO, CUT_AT_LIMIT),
+            orjson.dumps(
+                document(
+                    choice("Hello there", "stop"),
+                    choice("Good night", "length", 1, LOGPROBS),
+                    usage=COUNTS,
+                )
+            ),
+            id="a document",
+        ),
+        pytest.param(
+            make_request(stream=True), "", (FAILING,),
+            events(
+                document(choice("Hello")),
+                {"error": {
+                    "message": "Oh no", "type": "server_error", "param": None, "code": None,
+                }},
+            ),
+            id="an error amid a stream",
+        ),
+    ],
+)  # fmt: skip
+def test_turns_become_a_body_and_the_body_these_turns(
+    request_: Request, provider: str, turns: tuple[Turn, ...], body: bytes
+) -> None:
+    response = DIALECT.encode_response(
+        request_, turns, EncodeContext("test", 1_700_000_000, provider=provider)
     )
+
+    assert b"".join(response.framed_messages) == body
+    assert DIALECT.decode_response(response) == turns
+    assert DIALECT.completeness(response).is_complete
+
+
+def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
+    later = replace(HELLO, finish=None, finish_raw="", usage=None)
+    turns = (
+        replace(HELLO, usage=None), replace(later, parts=()),
+        replace(later, parts=(Text("Good night"),)),
+    )  # fmt: skip
+    response = DIALECT.encode_response(
+        make_request(stream=True), turns, replace(ENCODE_CONTEXT, choices_are_successive=True)
+    )
+
+    chunks = (
+        choice("Hello"), choice(" there"), choice(index=1), choice("Good", index=2),
+        choice(" night", index=2), choice(finish="stop"),
+    )  # fmt: skip
+    assert b"".join(response.framed_messages) == events(*map(document, chunks)) + DONE
+    assert DIALECT.decode_response(response) == turns
+
+
+def test_a_turn_that_fails_is_an_http_error_where_it_is_not_streamed() -> None:
+    response = DIALECT.encode_response(make_request(), (FAILING,), ENCODE_CONTEXT)
+
+    assert response.head.status == 500
+    assert DIALECT.decode_response(response) == (Turn((), failure=FAILING.failure),)
+
+
+def test_a_call_is_refused_and_other_parts_become_text_or_nothing() -> None:
+    request = make_request()
+    with pytest.raises(NotRepresentable, match="openai-completions has no word for a tool call"):
+        DIALECT.representable_turns(request, [Turn((ToolCall("a", "f", "{}"),))], ENCODE_CONTEXT)
+
+    converted = DIALECT.representable_turns(
+        request, [Turn((Reasoning("Hm."), Refusal("No.")))], ENCODE_CONTEXT
+    )
+    assert converted.turns[0].parts == (Text("No."),)
+    assert converted.losses == ("reasoning", "that a refusal is one")
 
 
 def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index() -> None:
@@ -301,7 +427,7 @@ def _read_by_sdk(client: openai.OpenAI, *, is_streamed: bool) -> tuple[ChoiceTex
 
 def test_the_sdk_decodes_the_golden_stream_identically() -> None:
     with _client(200, "text/event-stream", TEXT) as client:
-        assert _read_by_sdk(client, is_streamed=True) == ({0: ("Hello", "stop")}, 3)
+        assert _read_by_sdk(client, is_streamed=True) == ({0: ("Hello there", "stop")}, 3)
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -357,3 +483,38 @@ def test_every_recorded_chunk_is_known() -> None:
             assert chunk.keys() <= known, row.id
             for choice in chunk.get("choices", ()):
                 assert choice.keys() <= in_choices, row.id
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_recorded_answer_round_trips() -> None:
+    count = 0
+    for row in corpus.rows():
+        if not row.wire.startswith("openai.completions") or row.status != 200:
+            continue
+        codec = DIALECT.codec_name(row.request, row.head)
+        if row.fidelity == "payload-lines":
+            lines = [
+                b"data: " + splitline + b"\n\n"
+                for splitline in row.body.splitlines()
+                if splitline.strip()
+            ]
+            response = DialectResponse(row.head, "sse", lines)
+        else:
+            response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        turns = DIALECT.decode_response(response)
+        usage: dict[str, Any] = (
+            {"stream_options": {"include_usage": True}} if turns[0].usage else {}
+        )
+        stream = response.codec_name == "sse"
+        request = make_request(model="m", stream=stream, **usage)
+        converted = DIALECT.representable_turns(request, turns, ENCODE_CONTEXT)
+        decoded = DIALECT.decode_response(DIALECT.encode_response(request, turns, ENCODE_CONTEXT))
+
+        assert converted.losses == (), row.id
+        assert decoded == converted.turns, row.id
+        assert [(item.text, item.metadata) for item in decoded] == [
+            (turn.text, turn.metadata) for turn in turns
+        ]
+        count += 1
+    assert count == 45
