@@ -17,7 +17,7 @@ from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.turns import Failure, FinishReason, Media, Reasoning, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Media, Text, ToolCall, Turn, Usage
 
 DIALECT = Ollama()
 
@@ -254,50 +254,10 @@ def test_an_http_error_is_always_complete() -> None:
     assert DIALECT.completeness(DialectResponse(head(500), "ndjson", [])).reason == "HTTP 500"
 
 
-def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.decode_response(stream_response(CHAT)) == (
-        Turn(
-            parts=(Reasoning("I should greet."), Text("Hello")),
-            finish=FinishReason.STOP,
-            finish_raw="stop",
-            usage=Usage(input=9, output=5),
-            model="qwen3",
-            metadata=(("total_duration", 500000000),),
-        ),
-    )
-
-
-def test_tool_calls_come_whole_and_end_the_turn() -> None:
-    assert DIALECT.decode_response(stream_response(TOOLS)) == (
-        Turn(
-            parts=(
-                ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
-                ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
-            ),
-            finish=FinishReason.TOOL_CALLS,
-            finish_raw="stop",
-            model="qwen3",
-        ),
-    )
-
-
-def test_calls_that_were_cut_short_end_by_length() -> None:
-    (turn,) = DIALECT.decode_response(stream_response(TOOLS.replace(b'"stop"', b'"length"')))
-    assert (turn.finish, len(turn.parts)) == (FinishReason.LENGTH, 2)
-
-
 def test_a_completion_becomes_a_turn() -> None:
     (turn,) = DIALECT.decode_response(stream_response(GENERATE))
     assert turn.parts == (Text("Hello"),)
     assert (turn.finish, turn.usage) == (FinishReason.LENGTH, Usage(input=9, output=2))
-
-
-def test_a_document_becomes_a_turn() -> None:
-    body = b'{"model":"m","response":"Hi","thinking":"Hm","done":true,"done_reason":"stop"}'
-    (turn,) = DIALECT.decode_response(whole_response(body))
-    assert turn == Turn(
-        (Reasoning("Hm"), Text("Hi")), finish=FinishReason.STOP, finish_raw="stop", model="m"
-    )
 
 
 def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:

@@ -84,54 +84,89 @@ def line(number: int, message: dict[str, Any] | None, **fields: Any) -> dict[str
     return {**envelope, **message_field, **fields}
 
 
-def test_a_chat_is_streamed_line_by_line_as_a_server_does() -> None:
-    turn = replace(ENDED_TURN, parts=(Reasoning("I should greet."), Text("Hello")))
-
-    assert encode_documents(turn) == [
-        line(1, {"thinking": "I should greet."}, done=False),
-        line(2, {"content": "Hello"}, done=False),
-        line(3, {}, **DONE_FIELDS),
-    ]
+def call(index: int, given: ToolCall) -> dict[str, Any]:
+    arguments = json.loads(given.arguments)
+    return {
+        "id": given.id,
+        "function": {"index": index, "name": given.name, "arguments": arguments},
+    }
 
 
-def test_calls_come_whole_each_in_a_line_of_its_own() -> None:
-    turn = replace(ENDED_TURN, parts=(ROME, OSLO), finish=FinishReason.TOOL_CALLS)
-    calls = [
-        {"id": call.id, "function": {"index": at, "name": call.name, "arguments": {"city": city}}}
-        for at, (call, city) in enumerate([(ROME, "Rome"), (OSLO, "Oslo")])
-    ]
-
-    assert encode_documents(turn) == [
-        line(1, {"tool_calls": calls[:1]}, done=False),
-        line(2, {"tool_calls": calls[1:]}, done=False),
-        line(3, {}, **DONE_FIELDS),
-    ]
-    assert encode_documents(turn, stream=False) == [line(0, {"tool_calls": calls}, **DONE_FIELDS)]
+GREETING = (Reasoning("Hm."), Text("Hello"))
+IMAGES = (Media("image/*", base64="AAAA"), Media("image/*", base64="BBBB"))
+CALLING = replace(ENDED_TURN, parts=(ROME, OSLO), finish=FinishReason.TOOL_CALLS)
+CUT_AT_LIMIT = replace(CALLING, finish=FinishReason.LENGTH, finish_raw="length")
 
 
-def test_a_completion_has_its_text_in_response() -> None:
-    turn = replace(
-        ENDED_TURN, parts=(Reasoning("Hm."), Text("Hello"), Media("image/*", base64="AAAA"))
-    )
+@each_row(
+    ("path", "stream", "turn", "documents"),
+    [
+        pytest.param(
+            "/api/chat", True, replace(ENDED_TURN, parts=GREETING),
+            [
+                line(1, {"thinking": "Hm."}, done=False),
+                line(2, {"content": "Hel"}, done=False),
+                line(3, {"content": "lo"}, done=False),
+                line(4, {}, **DONE_FIELDS),
+            ],
+            id="a chat, line by line",
+        ),
+        pytest.param(
+            "/api/chat", True, CALLING,
+            [
+                line(1, {"tool_calls": [call(0, ROME)]}, done=False),
+                line(2, {"tool_calls": [call(1, OSLO)]}, done=False),
+                line(3, {}, **DONE_FIELDS),
+            ],
+            id="calls, each whole in a line of its own",
+        ),
+        pytest.param(
+            "/api/chat", False, CALLING,
+            [line(0, {"tool_calls": [call(0, ROME), call(1, OSLO)]}, **DONE_FIELDS)],
+            id="calls in a document",
+        ),
+        pytest.param(
+            "/api/chat", False, CUT_AT_LIMIT,
+            [
+                line(0, {"tool_calls": [call(0, ROME), call(1, OSLO)]},
+                     **DONE_FIELDS | {"done_reason": "length"})
+            ],
+            id="calls that were cut short",
+        ),
+        pytest.param(
+            "/api/generate", True, replace(ENDED_TURN, parts=(*GREETING, *IMAGES[:1])),
+            [
+                line(1, None, response="", thinking="Hm.", done=False),
+                line(2, None, response="Hel", done=False),
+                line(3, None, response="lo", done=False),
+                line(4, None, response="", image="AAAA", done=False),
+                line(5, None, response="", **DONE_FIELDS),
+            ],
+            id="a completion, line by line",
+        ),
+        pytest.param(
+            "/api/generate", False, replace(ENDED_TURN, parts=(*GREETING, *IMAGES[:1])),
+            [line(0, None, response="Hello", thinking="Hm.", image="AAAA", **DONE_FIELDS)],
+            id="a completion in a document",
+        ),
+        pytest.param(
+            "/api/chat", False, replace(ENDED_TURN, parts=(*GREETING, *IMAGES)),
+            [
+                line(0, {"content": "Hello", "thinking": "Hm.", "images": ["AAAA", "BBBB"]},
+                     **DONE_FIELDS)
+            ],
+            id="a chat in a document",
+        ),
+    ],
+)  # fmt: skip
+def test_a_turn_becomes_documents_and_these_the_turn(
+    path: str, stream: bool, turn: Turn, documents: list[Any]
+) -> None:
+    context = replace(CONTEXT, split_text=lambda text: filter(None, (text[:3], text[3:])))
+    response = DIALECT.encode_response(ollama_request(path, stream=stream), [turn], context)
 
-    assert encode_documents(turn, "/api/generate") == [
-        line(1, None, response="", thinking="Hm.", done=False),
-        line(2, None, response="Hello", done=False),
-        line(3, None, response="", image="AAAA", done=False),
-        line(4, None, response="", **DONE_FIELDS),
-    ]
-    whole = {"response": "Hello", "thinking": "Hm.", "image": "AAAA"}
-    assert encode_documents(turn, "/api/generate", stream=False) == [
-        line(0, None, **whole, **DONE_FIELDS)
-    ]
-
-
-def test_a_chat_that_does_not_stream_is_one_document() -> None:
-    images = (Media("image/*", base64="AAAA"), Media("image/*", base64="BBBB"))
-    turn = replace(ENDED_TURN, parts=(Reasoning("Hm."), Text("Hello"), *images))
-    message = {"content": "Hello", "thinking": "Hm.", "images": ["AAAA", "BBBB"]}
-
-    assert encode_documents(turn, stream=False) == [line(0, message, **DONE_FIELDS)]
+    assert response_documents(response) == documents
+    assert DIALECT.decode_response(response) == (turn,)
 
 
 def test_a_request_without_stream_gets_a_stream() -> None:
