@@ -67,6 +67,13 @@ def test_fixtures_and_marks_stay_those_of_the_test() -> None:
     assert {mark.name for mark in read.pytestmark} == {"long", "thorough"}
 
 
+class TestMethods:
+    @each_row("number", [1, 2])
+    def test_a_method_of_a_class_has_its_instance(self, tmp_path: Path, number: int) -> None:
+        assert isinstance(self, TestMethods)
+        assert (tmp_path.is_dir(), number in {1, 2}) == (True, True)
+
+
 def test_a_table_without_rows_is_refused() -> None:
     with pytest.raises(AssertionError, match="without rows"):
         each_row("number", [])
