@@ -2,13 +2,14 @@
 
 It listens on the Unix socket at the given path, and exits at the end of its stdin; the modules that
 are named behind the path are imported too.  A request is one message: the arguments of Python,
-folder and environment as JSON, with the file descriptors of stdin, stdout and stderr.  The response
-is two lines: the command's process id and, at its end, its exit code.
+folder, environment and preparation as JSON, with the file descriptors of stdin, stdout and stderr.
+The response is two lines: the command's process id and, at its end, its exit code.
 """
 
 from __future__ import annotations
 
 import array
+import io
 import json
 import os
 import runpy
@@ -16,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 _MAX_REQUEST_BYTES = 1 << 20
@@ -24,6 +26,7 @@ _PRELOADED_MODULES = (
     "aiohttp.web", "rich.console", "rich.progress", "rich.table",
     "llm_proxy.cli.export", "llm_proxy.cli.ls", "llm_proxy.cli.recover", "llm_proxy.cli.serve",
     "llm_proxy.cli.show", "llm_proxy.cli.verify", "llm_proxy.cli.doctor", "llm_proxy.cli.demo",
+    "llm_proxy.cli.import_", "llm_proxy.cli.verdict",
     "llm_proxy.shell.running.serving",
 )  # fmt: skip
 
@@ -62,7 +65,7 @@ def _supervise(connection: socket.socket) -> None:
     child = os.fork()
     if child == 0:
         connection.close()
-        _run_command(command["arguments"], command["folder"], command["environment"], descriptors)
+        _run_command(**command, descriptors=descriptors)
     for descriptor in (*descriptors, 0, 1, 2):  # only the command uses them
         os.close(descriptor)
     connection.sendall(f"{child}\n".encode())
@@ -72,17 +75,26 @@ def _supervise(connection: socket.socket) -> None:
 
 
 def _run_command(
-    arguments: list[str], folder: str, environment: dict[str, str], descriptors: array.array[int]
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    descriptors: array.array[int],
+    preparation: str = "",
 ) -> None:
-    """Run the command in this process.  Does not return."""
+    """Run the command in this process, after the Python statements of `preparation`.
+
+    Does not return.
+    """
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
     code = 1
     try:
+        exec(preparation, {})  # noqa: S102 # of a test
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
@@ -95,16 +107,34 @@ def _run_command(
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        _flush()
-        os._exit(code)
+        os._exit(code if _flush() else 120)
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue  # the reader has closed it
+def _open_stream(descriptor: int) -> io.TextIOWrapper:
+    """The stream that Python opens when it starts with this environment."""
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    binary = open(descriptor, "wb", buffering=0 if is_unbuffered else -1)  # noqa: SIM115 # as Python
+    return io.TextIOWrapper(
+        binary,
+        encoding or "utf-8",
+        "backslashreplace" if descriptor == 2 else errors or "strict",
+        line_buffering=descriptor == 2 or os.isatty(descriptor),
+        write_through=is_unbuffered,
+    )
+
+
+def _flush() -> bool:
+    """Flush what Python flushes as it exits; if that fails, it exits with 120 and a message."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"Exception ignored in: {sys.stdout!r}\n{error!r}\n")
+        return False
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+    return True
 
 
 if __name__ == "__main__":

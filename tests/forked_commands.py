@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -95,24 +95,62 @@ class ForkedProcess:
 
 
 async def start_forked(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], preparation: str = ""
 ) -> ForkedProcess:
-    """Start `llm-proxy` with these arguments, in this folder and environment."""
-    request = {
-        "arguments": ["-m", "llm_proxy", *arguments],
-        "folder": str(folder),
-        "environment": dict(environment),
-    }
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(fork_server_socket(os.getpid())))
+    """Start `llm-proxy` with these arguments, in this folder and environment.
+
+    The Python statements of `preparation` run first, in the new process.
+    """
     (out, child_out), (err, child_err) = os.pipe(), os.pipe()
     child_descriptors = (os.open(os.devnull, os.O_RDONLY), child_out, child_err)
-    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], child_descriptors)
+    connection = _request_fork(arguments, folder, environment, preparation, child_descriptors)
     for descriptor in child_descriptors:
         os.close(descriptor)
     status_reader, writer = await asyncio.open_unix_connection(sock=connection)
     pid = int(await status_reader.readline())
     return ForkedProcess(pid, (await _reader(out), await _reader(err)), status_reader, writer)
+
+
+def start_forked_on(
+    descriptors: tuple[int, int, int],
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    preparation: str = "",
+) -> Callable[[], int]:
+    """As `start_forked`, with this stdin, stdout and stderr.
+
+    Returns a function that waits for its end and returns the exit code.
+    """
+    connection = _request_fork(arguments, folder, environment, preparation, descriptors)
+    connection.settimeout(20)
+
+    def wait() -> int:
+        with connection, connection.makefile() as status:
+            _, exit_code = status
+        return int(exit_code)
+
+    return wait
+
+
+def _request_fork(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    preparation: str,
+    descriptors: tuple[int, int, int],
+) -> socket.socket:
+    """Request a command from the forking process; returns the connection for its response."""
+    request = {
+        "arguments": ["-m", "llm_proxy", *arguments],
+        "folder": str(folder),
+        "environment": dict(environment),
+        "preparation": preparation,
+    }
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(fork_server_socket(os.getpid())))
+    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], list(descriptors))
+    return connection
 
 
 _FORKED_PROGRAM = """#!{python} -IS

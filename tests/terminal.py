@@ -6,38 +6,56 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
-import sys
 import termios
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cli_process import environment
+from cli_process import start_command_on
+
+CONTROLLING_TERMINAL = """
+import fcntl, os, termios
+os.setsid()
+fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+"""
+"""Makes stdout the controlling terminal of a process, which Ctrl-C reaches from then on."""
 
 
 def run_on_terminal(
-    *arguments: str, folder: Path, columns: int = 120, **env: str
+    *arguments: str,
+    folder: Path,
+    columns: int = 120,
+    env: Mapping[str, str] | None = None,
+    preparation: str = "",
+    once_ready: Callable[[int, str], object] = lambda _terminal, _output: None,
 ) -> tuple[int, str]:
-    """Run `llm-proxy`; return its exit code and the output to its terminal of so many columns."""
-    master, slave = pty.openpty()
+    """Run `llm-proxy`; return its exit code and the output to its terminal of so many columns.
+
+    The Python statements of `preparation` run before it in its process.  `once_ready` is called
+    with the terminal and the output so far, after the command has printed `ready`.
+    """
+    terminal, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "llm_proxy", *arguments],
-        cwd=folder,
-        env=environment(folder, **{"TERM": "xterm-256color", "LANG": "C.UTF-8", **env}),
-        stdin=subprocess.DEVNULL,
-        stdout=slave,
-        stderr=slave,
+    wait = start_command_on(
+        (slave, slave, slave),
+        *arguments,
+        folder=folder,
+        env={"TERM": "xterm-256color"} | dict(env or {}),
+        preparation=preparation,
     )
     os.close(slave)
     received = b""
-    while piece := _read(master):
+    is_ready = False
+    while piece := _read(terminal):
         received += piece
-    os.close(master)
-    return process.wait(20), received.decode()
+        if b"ready" in received and not is_ready:
+            is_ready = True
+            once_ready(terminal, received.decode())
+    os.close(terminal)
+    return wait(), received.decode()
 
 
-def _read(master: int) -> bytes:
+def _read(terminal: int) -> bytes:
     try:
-        return os.read(master, 65536)
+        return os.read(terminal, 65536)
     except OSError:  # the last process on the terminal has exited
         return b""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shlex
-import shutil
 import signal
 import socket
 import sys
@@ -17,7 +16,15 @@ from typing import Any
 
 import pytest
 
-from cli_process import CommandResult, environment, run_command, running_command, running_server
+from case_tables import each_row
+from cli_process import (
+    CommandResult,
+    environment,
+    run_command,
+    run_requests,
+    running_command,
+    running_server,
+)
 from in_process_proxy import load_cassettes
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
@@ -34,6 +41,7 @@ from stored_cassettes import (
     write_cassettes,
 )
 from stub_upstream import Connection, chunked, upstream
+from terminal import CONTROLLING_TERMINAL, run_on_terminal
 from waiting import wait_for_first_line, wait_until
 
 HEALTH = build_http_request("/_proxy/health", b"", method="GET")
@@ -62,57 +70,46 @@ def _python_command(script: str) -> list[str]:
     return ["--", sys.executable, "-c", script]
 
 
-PRINTS_ENVIRONMENT = _python_command("import json, os; print(json.dumps(dict(os.environ)))")
+PRINTS_ENVIRONMENT = ["--", "env"]
 
 
-COUNTS_INTERRUPTS = """
-import signal, time
-count = 0
-def note(*_):
-    global count; count += 1
-signal.signal(signal.SIGINT, note)
-time.sleep(0.3)
-print('ready', flush=True)
-end = time.monotonic() + 0.7
-while time.monotonic() < end: pass
-print('interrupted', count, flush=True)
+def _printed_environment(result: CommandResult) -> dict[str, str]:
+    lines = (line.partition("=") for line in result.stdout.splitlines())
+    return {name: value for name, _, value in lines}
+
+
+BLOCKS_INTERRUPTS = """
+import os, signal, urllib.request
+SIGINT = {signal.SIGINT}
+signal.pthread_sigmask(signal.SIG_BLOCK, SIGINT)
+def wait_for_proxy():
+    urllib.request.urlopen(os.environ["LLM_PROXY_URL"] + "/_proxy/health").read()
+wait_for_proxy()
 """
-"""Counts interrupts. Its parent knows of it by the time that it is ready. From then on it never
-sleeps: a process that is asleep could see only one of two signals."""
-
-
-def _terminal_prefix(before: str, once_ready: str) -> list[str]:
-    """A prefix that runs a command on a terminal of its own, and prints what the terminal received.
-
-    `before` runs in the process of the command (`null` is /dev/null). `once_ready` runs in the
-    process that holds the terminal (`fd`), after the command has printed `ready`; `output` is the
-    output so far.
-    """
-    lines = [
-        "import os, pty, sys",
-        "pid, fd = pty.fork()",
-        "if pid == 0:",
-        "    null = os.open('/dev/null', os.O_RDWR)",
-        *(f"    {splitline}" for splitline in before.splitlines()),
-        "    os.execv(sys.argv[1], sys.argv[1:])",
-        "output = b''",
-        "while b'ready' not in output: output += os.read(fd, 1000)",
-        once_ready,
-        "try:",
-        "    while more := os.read(fd, 1000): output += more",
-        "except OSError: pass",
-        "print(output.decode())",
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
-    ]
-    return [sys.executable, "-c", "\n".join(lines)]
+"""When the proxy answers, it knows of its child, and has handled the signals that came before."""
+GETS_AN_INTERRUPT = f"""{BLOCKS_INTERRUPTS}
+print("ready", flush=True)
+print("interrupted" if signal.sigtimedwait(SIGINT, 20) else "not interrupted", flush=True)
+"""
+COUNTS_INTERRUPTS = f"""{BLOCKS_INTERRUPTS}
+pid = os.fork()
+if pid == 0: os._exit(0 if signal.sigtimedwait(SIGINT, 20) else 1)
+os.setpgid(0, 0)
+print("ready", flush=True)
+by_terminal = os.waitpid(pid, 0)[1] == 0
+wait_for_proxy()
+by_proxy = bool(signal.sigpending() & SIGINT)
+print("interrupted", by_terminal + by_proxy, flush=True)
+"""
+"""Counts interrupts.  Two that are pending would be one, so the process itself leaves the group of
+the terminal, to receive those of the proxy alone, and a second process receives the terminal's."""
 
 
 class TestChildProcess:
     async def _child_environment(self, folder: Path, mode: str, **env: str) -> dict[str, str]:
         result = await run_command(mode, *PRINTS_ENVIRONMENT, folder=folder, env=env)
         assert result.exit_code == 0, result.stderr
-        variables: dict[str, str] = json.loads(result.stdout)
-        return variables
+        return _printed_environment(result)
 
     async def test_its_environment_points_every_provider_at_the_proxy(self, tmp_path: Path) -> None:
         child = await self._child_environment(tmp_path, "replay", NO_PROXY="corp.example")
@@ -141,7 +138,7 @@ class TestChildProcess:
         assert {name for name in API_KEY_VARIABLES if name in child} == {"OPENAI_API_KEY"}
         assert child["OPENAI_API_KEY"] == "its own"
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("arguments", "unset", "message"),
         [
             (["auto"], ["OPENAI_API_KEY"], "OPENAI_API_KEY is not set: the command has a dummy"),
@@ -173,24 +170,24 @@ class TestChildProcess:
     ) -> None:
         env = {name: "its own" for name in API_KEY_VARIABLES if name not in unset}
         result = await run_command(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
-        child = json.loads(result.stdout)
+        child = _printed_environment(result)
         assert {name for name in API_KEY_VARIABLES if child[name] == DUMMY_KEY} == set(unset)
         assert message in result.stderr
         assert ("not set" in result.stderr) is bool(message)
 
-    @pytest.mark.parametrize("code", [0, 1, 7, 255])
+    @each_row("code", [0, 1, 7, 255])
     async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
         result = await run_command("replay", "--", "sh", "-c", f"exit {code}", folder=tmp_path)
         assert result.exit_code == code
 
-    @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
+    @each_row("name", ["KILL", "TERM", "SEGV"])
     async def test_death_by_a_signal_gives_the_exit_code_of_a_shell(
         self, tmp_path: Path, name: str
     ) -> None:
         result = await run_command("replay", "--", "sh", "-c", f"kill -{name} $$", folder=tmp_path)
         assert result.exit_code == 128 + signal.Signals[f"SIG{name}"]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("command", "code", "message"),
         [
             ("no-such-command", 127, "no-such-command: there is no such command"),
@@ -224,46 +221,53 @@ class TestChildProcess:
             result = await run_command("replay", *command, folder=tmp_path)
             assert (result.exit_code, result.stdout) == (0, f"{arguments}\n")
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @each_row("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     async def test_signals_reach_it(self, tmp_path: Path, number: signal.Signals) -> None:
         script = (
             "import signal, sys, time, pathlib\n"
             f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
-            "pathlib.Path('ready').write_text('\\n')\n"
+            f"pathlib.Path('ready {number}').write_text('\\n')\n"
             "time.sleep(30)"
         )
         async with running_command("replay", *_python_command(script), folder=tmp_path) as running:
-            await wait_for_first_line(tmp_path / "ready")
+            await wait_for_first_line(tmp_path / f"ready {number}")
             running.send(number)
             assert (await running.wait_for_end()).exit_code == 42
 
-    @pytest.mark.parametrize(
+    @each_row(
         "redirect", ["", "os.dup2(null, 0)", "[os.dup2(null, fd) for fd in (0, 2)]"],
         ids=["all its own", "stdin is a file", "stdin and stderr are files"],
     )  # fmt: skip
-    async def test_ctrl_c_at_a_terminal_reaches_it_once(
-        self, tmp_path: Path, redirect: str
-    ) -> None:
-        result = await run_command("replay", *_python_command(COUNTS_INTERRUPTS), folder=tmp_path,
-                        prefix=_terminal_prefix(redirect, "os.write(fd, b'\\x03')"))  # fmt: skip
-        assert "interrupted 1" in result.stdout
-        assert result.exit_code == 0
+    def test_ctrl_c_at_a_terminal_reaches_it_once(self, tmp_path: Path, redirect: str) -> None:
+        code, output = run_on_terminal(
+            "replay",
+            *_python_command(COUNTS_INTERRUPTS),
+            folder=tmp_path,
+            preparation=(
+                f"{CONTROLLING_TERMINAL}null = os.open('/dev/null', os.O_RDWR)\n{redirect}"
+            ),
+            once_ready=lambda terminal, _: os.write(terminal, b"\x03"),
+        )
+        assert "interrupted 1" in output
+        assert code == 0
 
-    async def test_in_the_background_of_a_terminal_a_signal_is_passed_on(
-        self, tmp_path: Path
-    ) -> None:
+    def test_in_the_background_of_a_terminal_a_signal_is_passed_on(self, tmp_path: Path) -> None:
         # The terminal's session leader stays in the foreground; we are our own process group.
         background = (
             "pid = os.fork()\n"
-            "if pid: sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+            "if pid: os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
             "os.setpgid(0, 0)\n"
             "print('me', os.getpid(), flush=True)"
         )
-        interrupt = "os.kill(int(output.split()[1]), 2)"
-        result = await run_command("replay", *_python_command(COUNTS_INTERRUPTS), folder=tmp_path,
-                        prefix=_terminal_prefix(background, interrupt))  # fmt: skip
-        assert "interrupted 1" in result.stdout
-        assert result.exit_code == 0
+        code, output = run_on_terminal(
+            "replay",
+            *_python_command(GETS_AN_INTERRUPT),
+            folder=tmp_path,
+            preparation=f"{CONTROLLING_TERMINAL}{background}",
+            once_ready=lambda _, output: os.kill(int(output.split()[1]), signal.SIGINT),
+        )
+        assert "\ninterrupted" in output
+        assert code == 0
 
 
 class TestRecordAndReplay:
@@ -295,8 +299,18 @@ class TestRecordAndReplay:
         [(head, _)] = provider.requests
         assert head.startswith(b"POST /v1/chat/completions ")
 
-    @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_BASE", "MISTRAL_BASE_URL"])
-    @pytest.mark.parametrize("path", ["/v1", "/gateway/v1/", "/gateway", ""])
+    @each_row(
+        ("name", "path"),
+        [
+            ("OPENAI_BASE_URL", "/v1"),
+            ("OPENAI_BASE_URL", "/gateway/v1/"),
+            ("OPENAI_BASE_URL", "/gateway"),
+            ("OPENAI_BASE_URL", ""),
+            ("OPENAI_API_BASE", "/gateway/v1/"),
+            ("MISTRAL_BASE_URL", "/v1"),
+            ("MISTRAL_BASE_URL", "/gateway"),
+        ],
+    )
     async def test_the_provider_gets_the_path_that_the_client_would_have_requested(
         self, tmp_path: Path, name: str, path: str
     ) -> None:
@@ -321,7 +335,7 @@ class TestRecordAndReplay:
             ),
         )
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("arguments", "ci"),
         [
             ("record --upstream openai=HTTP://127.0.0.1:1", ""),
@@ -343,7 +357,7 @@ class TestRecordAndReplay:
         result = await run_command("auto", *_client_command("hi"), folder=tmp_path)
         assert result.last_error_line == "llm-proxy: replayed 1, recorded 0, 0 complete"
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("strict", "code", "expected"),
         [(False, 0, 0), (True, 0, 1), (True, 7, 7), (False, 7, 7)],
         ids=["a miss", "strict", "strict, and it failed itself", "it failed itself"],
@@ -481,11 +495,11 @@ class TestStartupWarnings:
         result = await run_command("replay", "--", "true", folder=tmp_path)
         assert "holds no cassettes" not in result.stderr
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "hint"),
         [("openia", " (did you mean openai?)"), ("OpenAI", " (did you mean openai?)"), ("box", "")],
     )
-    @pytest.mark.parametrize("mode", ["record", "auto"])
+    @each_row("mode", ["record", "auto"])
     async def test_an_upstream_of_a_provider_that_nobody_knows(
         self, tmp_path: Path, mode: str, name: str, hint: str
     ) -> None:
@@ -497,7 +511,7 @@ class TestStartupWarnings:
             f"/~{name}/... alone{hint}\n"
         ) in result.stderr
 
-    @pytest.mark.parametrize("name", ["openai", "mistral", "default"])
+    @each_row("name", ["openai", "mistral", "default"])
     async def test_an_upstream_of_one_that_is_known(self, tmp_path: Path, name: str) -> None:
         pair = f"{name}=http://127.0.0.1:1"
         result = await run_command("record", "--upstream", pair, "--", "true", folder=tmp_path)
@@ -597,15 +611,16 @@ MISTAKES = {
 
 
 class TestMistakes:
-    @pytest.mark.parametrize("name", MISTAKES)
+    @each_row(("name", "mistake"), MISTAKES.items())
     async def test_a_mistake_is_reported_in_one_helpful_line(
-        self, tmp_path: Path, name: str
+        self, tmp_path: Path, name: str, mistake: Mistake
     ) -> None:
-        mistake = MISTAKES[name]
+        folder = tmp_path / name
+        folder.mkdir()
         for path, content in mistake.files.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(content)
-        result = await run_command(*mistake.arguments, folder=tmp_path, env=mistake.env)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(content)
+        result = await run_command(*mistake.arguments, folder=folder, env=mistake.env)
         _assert_one_line(result)
         for text in mistake.expected_texts:
             if text != "llm-proxy.toml":
@@ -632,22 +647,24 @@ class TestMistakes:
         assert f"--upstream {address} is this proxy itself" in result.stderr
 
     async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
-        prefix = _without_root_privileges()
         (tmp_path / "cassettes").mkdir(mode=0o000)
-        result = await run_command("replay", folder=tmp_path, prefix=prefix)
+        result = await run_command(
+            "replay", folder=tmp_path, preparation=_without_root_privileges()
+        )
         (tmp_path / "cassettes").chmod(0o700)
         _assert_one_line(result)
         assert "cassettes cannot be read: Permission denied" in result.stderr
 
-    @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
-    @pytest.mark.parametrize("mode", ["record", "auto"])
+    @each_row("option", ["--cassettes", "--spool"])
+    @each_row("mode", ["record", "auto"])
     async def test_a_folder_that_may_not_be_written(
         self, tmp_path: Path, mode: str, option: str
     ) -> None:
-        prefix = _without_root_privileges()
-        (tmp_path / "shut").mkdir(mode=0o555)
+        (tmp_path / "shut").mkdir(mode=0o555, exist_ok=True)
         arguments = ("--port", "0", option, "shut/below/it")
-        result = await run_command(mode, *arguments, folder=tmp_path, prefix=prefix)
+        result = await run_command(
+            mode, *arguments, folder=tmp_path, preparation=_without_root_privileges()
+        )
         _assert_one_line(result)
         assert f"{option} shut/below/it cannot be written: you may not write to" in result.stderr
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shut"]
@@ -665,9 +682,10 @@ class TestMistakes:
     async def test_a_folder_that_is_only_read_need_not_be_writable(
         self, tmp_path: Path, arguments: list[str]
     ) -> None:
-        prefix = _without_root_privileges()
         (tmp_path / "cassettes").mkdir(mode=0o555)
-        result = await run_command(*arguments, "--", "true", folder=tmp_path, prefix=prefix)
+        result = await run_command(
+            *arguments, "--", "true", folder=tmp_path, preparation=_without_root_privileges()
+        )
         assert result.exit_code == 0
 
     async def test_the_folders_of_a_recording_are_not_made_before_there_is_one(
@@ -689,13 +707,20 @@ class TestMistakes:
         )
 
 
-def _without_root_privileges() -> list[str]:
-    """A prefix that runs a command without the privileges of root."""
+def _without_root_privileges() -> str:
+    """Statements that take from a process what root may do with files (capabilities 1 and 2)."""
     if os.geteuid() != 0:
-        return []
-    if shutil.which("setpriv") is None:
-        pytest.skip("root reads everything, and setpriv is not here to take that away")
-    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+        return ""
+    if sys.platform != "linux":
+        pytest.skip("root reads everything, and has no capabilities here that could be dropped")
+    return """
+import ctypes
+libc = ctypes.CDLL(None)
+header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+assert libc.capget(header, sets) == 0
+for effective_or_permitted in (0, 1): sets[effective_or_permitted] &= ~0b110
+assert libc.capset(header, sets) == 0
+"""
 
 
 def _assert_one_line(result: CommandResult) -> None:
@@ -723,16 +748,18 @@ class TestSettings:
         )
         assert everywhere == "of-the-flag"
 
-    @pytest.mark.parametrize("place", ["flag", "variable", "file", "pyproject"])
+    @each_row("place", ["flag", "variable", "file", "pyproject"])
     async def test_a_setting_works_from_every_place(self, tmp_path: Path, place: str) -> None:
+        folder = tmp_path / place
+        folder.mkdir()
         env = {"LLM_PROXY_STRICT": "true"} if place == "variable" else {}
         if place == "file":
-            (tmp_path / "llm-proxy.toml").write_text("strict = true\n")
+            (folder / "llm-proxy.toml").write_text("strict = true\n")
         if place == "pyproject":
-            (tmp_path / "pyproject.toml").write_text("[tool.llm-proxy]\nstrict = true\n")
+            (folder / "pyproject.toml").write_text("[tool.llm-proxy]\nstrict = true\n")
         options = ["--strict"] if place == "flag" else []
-        result = await run_command(
-            "replay", *options, *_client_command("missing"), folder=tmp_path, env=env
+        result, _ = await run_requests(
+            "replay", *options, folder=folder, env=env, requests=[raw_chat_request("missing")]
         )
         assert result.exit_code == 1
 
@@ -772,7 +799,7 @@ async def _served_mode(url: str) -> str:
 
 
 class TestModes:
-    @pytest.mark.parametrize(
+    @each_row(
         ("vcr_mode", "mode"),
         [("none", "replay"), ("all", "record"), ("new_episodes", "auto"), ("once", "auto")],
     )
@@ -782,7 +809,7 @@ class TestModes:
         async with running_server(vcr_mode, folder=tmp_path) as running:
             assert await _served_mode(running.url) == mode
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("ci", "mode"), [("true", "replay"), ("1", "replay"), ("false", "auto"), ("", "auto")]
     )
     async def test_in_ci_auto_replays(self, tmp_path: Path, ci: str, mode: str) -> None:
@@ -808,7 +835,7 @@ class TestModes:
             "",
         )
 
-    @pytest.mark.parametrize("command", [(), ("record",), ("replay",), ("auto",)])
+    @each_row("command", [(), ("record",), ("replay",), ("auto",)])
     async def test_help_teaches_with_examples(
         self, tmp_path: Path, command: tuple[str, ...]
     ) -> None:
@@ -868,7 +895,7 @@ class TestServing:
             message.startswith(begin) for message, begin in zip(warnings, beginnings, strict=True)
         )
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    @each_row("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     async def test_it_stops_at_once_when_nothing_runs(
         self, tmp_path: Path, number: signal.Signals
     ) -> None:
@@ -886,13 +913,13 @@ class TestServing:
         assert duration_s < 20  # not the 30 s that a stop may take
 
     async def test_nohup_is_respected(self, tmp_path: Path) -> None:
-        ignoring = (
-            "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
-            "os.execv(sys.argv[1], sys.argv[1:])"
-        )
         script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); print('alive')"
-        result = await run_command("replay", *_python_command(script), folder=tmp_path,
-                        prefix=[sys.executable, "-c", ignoring])  # fmt: skip
+        result = await run_command(
+            "replay",
+            *_python_command(script),
+            folder=tmp_path,
+            preparation="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)",
+        )
         assert (result.exit_code, result.stdout) == (0, "alive\n")
 
 

@@ -11,42 +11,64 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
-from cli_process import environment, running_command
+from case_tables import each_row
+from cli_process import environment, running_command, start_command_on
 from waiting import wait_until
 
 CLOSED_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 """The exit code that shells give a program killed by a write to a closed pipe."""
 
 
-def run_with_closed_stdout(*arguments: str, folder: Path, **env: str) -> tuple[int, str]:
-    """The exit code and stderr of `llm-proxy` with a stdout that has no reader from the start."""
+def run_with_stdout(
+    stdout: int, *arguments: str, folder: Path, unbuffered: str = ""
+) -> tuple[int, str]:
+    """The exit code and stderr of `llm-proxy` with this stdout, which is closed here."""
+    reading, writing = os.pipe()
+    wait = start_command_on(
+        (reading, stdout, writing),
+        *arguments,
+        folder=folder,
+        env={"PYTHONUNBUFFERED": unbuffered},
+    )
+    os.close(stdout)
+    os.close(writing)
+    with os.fdopen(reading) as stderr:
+        text = stderr.read()
+    return wait(), text
+
+
+def closed_pipe() -> int:
+    """The end of a pipe whose reader is gone."""
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing) as closed_pipe:
-        result = subprocess.run(
-            [sys.executable, "-m", "llm_proxy", *arguments],
-            cwd=folder,
-            env=environment(folder, **env),
-            stdin=subprocess.DEVNULL,
-            stdout=closed_pipe,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    return result.returncode, result.stderr.decode()
+    return writing
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize(
-    "arguments",
-    [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"], ["--help"]],
-    ids=" ".join,
-)
+COMMANDS = [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"]]
+
+
+@each_row("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@each_row("arguments", [*COMMANDS, ["--help"]])
 def test_a_closed_pipe_ends_the_command_silently(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
     sample_cassettes.write_complete(tmp_path)
-    result = run_with_closed_stdout(*arguments, folder=tmp_path, PYTHONUNBUFFERED=unbuffered)
+    result = run_with_stdout(closed_pipe(), *arguments, folder=tmp_path, unbuffered=unbuffered)
     assert result == (CLOSED_PIPE_EXIT_CODE, "")
+
+
+def test_python_has_nothing_to_write_to_a_closed_pipe_as_it_exits(tmp_path: Path) -> None:
+    sample_cassettes.write_complete(tmp_path)
+    with os.fdopen(closed_pipe()) as stdout:
+        result = subprocess.run(
+            [sys.executable, "-m", "llm_proxy", "ls"],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (result.returncode, result.stderr) == (CLOSED_PIPE_EXIT_CODE, b"")
 
 
 FULL_DEVICE = Path("/dev/full")
@@ -54,29 +76,14 @@ FULL_DEVICE = Path("/dev/full")
 
 
 @pytest.mark.skipif(not FULL_DEVICE.exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize(
-    "arguments",
-    [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"],
-     ["verify", "--json"]],
-    ids=" ".join,
-)  # fmt: skip
+@each_row("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@each_row("arguments", [*COMMANDS, ["verify", "--json"]])
 def test_a_full_disk_is_reported_in_one_sentence(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
     sample_cassettes.write_complete(tmp_path)
-    with FULL_DEVICE.open("w") as out:
-        result = subprocess.run(
-            [sys.executable, "-m", "llm_proxy", *arguments],
-            cwd=tmp_path,
-            env=environment(tmp_path, PYTHONUNBUFFERED=unbuffered),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert (result.returncode, result.stderr) == (
+    full_device = os.open(FULL_DEVICE, os.O_WRONLY)
+    assert run_with_stdout(full_device, *arguments, folder=tmp_path, unbuffered=unbuffered) == (
         1,
         "llm-proxy: stdout cannot be written, so what it has is not all: No space left on device\n",
     )
@@ -84,7 +91,7 @@ def test_a_full_disk_is_reported_in_one_sentence(
 
 def test_what_prints_nothing_on_stdout_does_not_notice(tmp_path: Path) -> None:
     sample_cassettes.write_complete(tmp_path)
-    code, stderr = run_with_closed_stdout("verify", folder=tmp_path)
+    code, stderr = run_with_stdout(closed_pipe(), "verify", folder=tmp_path)
     assert (code, "all of them whole" in stderr) == (0, True)
 
 

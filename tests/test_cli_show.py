@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
 import pytest
 
 import sample_cassettes
-from cli_process import environment, run_command
+from case_tables import each_row
+from cli_process import run_command, start_command_on
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.library.library import Library
@@ -62,14 +62,12 @@ async def show_stdout(folder: Path, *arguments: str) -> str:
 
 
 def stdout_bytes(*arguments: str, folder: Path) -> bytes:
-    """The bytes that `llm-proxy` writes to a pipe."""
-    return subprocess.run(
-        [sys.executable, "-m", "llm_proxy", *arguments],
-        cwd=folder,
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout
+    """The bytes that `llm-proxy` writes to a file."""
+    path = folder / "stdout"
+    with path.open("wb") as out, Path(os.devnull).open() as empty:
+        descriptors = (empty.fileno(), out.fileno(), out.fileno())
+        assert start_command_on(descriptors, *arguments, folder=folder)() == 0
+    return path.read_bytes()
 
 
 def named_rows(text: str) -> dict[str, str]:
@@ -281,7 +279,7 @@ async def test_a_truncated_recording_shows_how_it_ended(tmp_path: Path) -> None:
 
 
 class TestCassetteNames:
-    @pytest.mark.parametrize(
+    @each_row(
         "name",
         [
             "cassettes/openai-chat/m/{k}-1.jsonl",
@@ -293,7 +291,6 @@ class TestCassetteNames:
             "{key}",
             "{key20}",
         ],
-        ids=lambda value: value,
     )
     async def test_a_cassette_has_many_names(self, tmp_path: Path, name: str) -> None:
         sample_cassettes.write_complete(tmp_path)
@@ -333,7 +330,7 @@ class TestCassetteNames:
         assert result.exit_code == 2
         assert result.last_error_line.startswith("llm-proxy: no cassette")
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("arguments", "message"),
         [
             (["abc"], "cassettes holds no cassettes: record one with llm-proxy record"),
@@ -373,7 +370,7 @@ class TestHostileText:
         )
         return write_cassettes(tmp_path, request, StoredResponse(reads, Ending.FIN, head=head))[0]
 
-    @pytest.mark.parametrize("options", [[], ["--full"], ["--messages"], ["--json"]], ids=str)
+    @each_row("options", [[], ["--full"], ["--messages"], ["--json"]])
     def test_no_escape_sequence_of_a_recording_reaches_the_terminal(
         self, tmp_path: Path, hostile_cassette: Path, options: list[str]
     ) -> None:
@@ -416,14 +413,14 @@ class TestTerminalOutput:
         assert len(rows) == 3
         assert max(map(len, rows)) <= 80
 
-    @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-    @pytest.mark.parametrize("command", ["show", "ls"])
+    @each_row("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+    @each_row("command", ["show", "ls"])
     def test_colours_can_be_declined(
         self, tmp_path: Path, command: str, env: dict[str, str]
     ) -> None:
         sample_cassettes.write_complete(tmp_path)
         arguments = [KEY[:6]] if command == "show" else []
-        code, text = run_on_terminal(command, *arguments, folder=tmp_path, columns=120, **env)
+        code, text = run_on_terminal(command, *arguments, folder=tmp_path, env=env)
         assert code == 0
         assert "complete" in text
         assert "\x1b" not in text
