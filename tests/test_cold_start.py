@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scratch_checkout import ROOT
+from thoroughness import quick_or_thorough
 
 READ_AT_ONCE = """
 import sys, threading
@@ -30,7 +31,7 @@ print(len(read), len(set(read)))
 """
 
 
-@pytest.mark.parametrize("trial", range(8))
+@pytest.mark.parametrize("trial", range(quick_or_thorough(2, 8)))
 def test_sixteen_threads_of_a_fresh_process_read_their_first_cassette_together(trial: int) -> None:
     cassette = next(iter(sorted((ROOT / "cassettes").rglob("*.jsonl"))))
     command = [sys.executable, "-c", READ_AT_ONCE, str(Path(cassette))]
