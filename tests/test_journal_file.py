@@ -9,6 +9,7 @@ from signal import SIGINT
 
 import pytest
 
+from case_tables import each_row
 from cli_process import run_command, running_server
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.running.end_of_run import write_journal
@@ -91,7 +92,7 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
     assert "'http://evil.example/x' is no path" in journal
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "why"),
     [
         ("no/run.json", "there is no folder {}/no; make it, or name another"),
@@ -102,8 +103,8 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
 async def test_an_invalid_journal_path_is_reported_before_anything_runs(
     tmp_path: Path, path: str, why: str
 ) -> None:
-    (tmp_path / "there").mkdir()
-    command = ("--", sys.executable, "-c", "print('ran')")
+    (tmp_path / "there").mkdir(exist_ok=True)
+    command = ("--", "echo", "ran")
     ran = await run_command("replay", "--journal", path, *command, folder=tmp_path)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
@@ -113,7 +114,7 @@ async def test_an_invalid_journal_path_is_reported_before_anything_runs(
 
 async def test_a_folder_that_goes_away_meanwhile_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    command = ("--", sys.executable, "-c", "import os; os.rmdir('there')")
+    command = ("--", "rmdir", "there")
     ran = await run_command("simulate", "--journal", "there/run.json", *command, folder=tmp_path)
 
     assert ran.exit_code == 1

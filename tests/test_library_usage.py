@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from cli_process import CommandResult, run_command
+from case_tables import each_row
+from cli_process import CommandResult, run_requests
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.server.journal import LibraryUsage
 from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
-CLIENT_SCRIPT = """
-import os, sys, urllib.request
-for content in sys.argv[1:]:
-    body = '{"model":"m","stream":true,"messages":[{"role":"user","content":"%s"}]}' % content
-    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-    urllib.request.urlopen(urllib.request.Request(url, body.encode())).read()
-"""
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 async def run_client(
     folder: Path, *options: str, mode: str = "replay", contents: str = "a"
 ) -> CommandResult:
-    """Run a command that sends one request for each letter of `contents`."""
-    command = ("--", sys.executable, "-c", CLIENT_SCRIPT, *contents)
-    return await run_command(mode, "--pace", "instant", *options, *command, folder=folder)
+    """Run a server, and send it one request for each letter of `contents`."""
+    ran, _ = await run_requests(
+        mode, "--pace", "instant", *options, folder=folder, requests=map(raw_chat_request, contents)
+    )
+    return ran
 
 
 def set_recorded_at(path: Path, age: timedelta) -> Path:
@@ -59,7 +54,7 @@ async def test_a_cassette_that_was_not_played_fails_the_run_where_that_is_asked(
     assert len(usage["played"]) == 1
 
 
-@pytest.mark.parametrize("mode", ["replay", "auto"])
+@each_row("mode", ["replay", "auto"])
 async def test_a_run_that_plays_all_of_them_is_fine(tmp_path: Path, mode: str) -> None:
     write_cassettes(tmp_path, raw_chat_request("a"), text_response("1"))
     write_cassettes(tmp_path, raw_chat_request("b"), text_response("2"))
@@ -94,7 +89,7 @@ async def test_of_many_unused_cassettes_the_first_are_named(tmp_path: Path) -> N
     assert line.count(".jsonl") == 20
 
 
-@pytest.mark.parametrize(("limit", "code"), [("30d", 0), ("30d,warn", 0), ("30d,fail", 1)])
+@each_row(("limit", "code"), [("30d", 0), ("30d,warn", 0), ("30d,fail", 1)])
 async def test_an_old_cassette_is_warned_of_once_and_fails_the_run_where_that_is_asked(
     tmp_path: Path, limit: str, code: int
 ) -> None:
@@ -126,7 +121,7 @@ async def test_an_old_cassette_that_is_not_played_does_not_matter(tmp_path: Path
     assert "older than" not in ran.stderr
 
 
-@pytest.mark.parametrize("mode", ["record", "simulate"])
+@each_row("mode", ["record", "simulate"])
 async def test_options_that_ask_for_what_is_played_are_idle_where_nothing_is(
     tmp_path: Path, mode: str
 ) -> None:

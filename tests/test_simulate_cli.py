@@ -2,73 +2,58 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from cli_process import CommandResult, run_command, running_server
+from case_tables import each_row
+from cli_process import CommandResult, run_command, run_requests, running_server
 from raw_http import send_request
 from scenario_server import JsonObject, scenario_document, text_turn, write_scenarios
 from stored_cassettes import raw_chat_request, write_cassettes
 from stored_cassettes import text_response as chat_answer
 
-APPLICATION = """
-import os, sys, urllib.error, urllib.request
-for prompt in sys.argv[1:]:
-    body = b'{"model":"m","messages":[{"role":"user","content":"%s"}]}' % prompt.encode()
-    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)
-    request.add_header("Content-Type", "application/json")
-    request.add_header("Authorization", "Bearer " + os.environ["OPENAI_API_KEY"])
-    try:
-        urllib.request.urlopen(request).read()
-        print("fine")
-    except urllib.error.HTTPError as error:
-        print(error.code)
-"""
-"""An application that ignores errors."""
-
-
-def application(*prompts: str) -> list[str]:
-    return ["--", sys.executable, "-c", APPLICATION, *prompts]
-
 
 async def run_simulate(
-    folder: Path, *arguments: str, prompts: Sequence[str] = ("refund",)
-) -> CommandResult:
-    return await run_command("simulate", *arguments, *application(*prompts), folder=folder)
+    folder: Path, *arguments: str, prompts: Iterable[str] = ("refund",)
+) -> tuple[CommandResult, list[int]]:
+    return await run_requests(
+        "simulate", *arguments, folder=folder, requests=map(raw_chat_request, prompts)
+    )
 
 
 TOOL_REQUIRED_SCENARIO: JsonObject = scenario_document(text_turn(expectedTools=["lookup"]))
 
 
 @pytest.mark.shows("000-98")
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "expected_error"),
     [
         ("refund", "Expected tools not available: lookup"),
         ("refunds", "Scenario not found: refunds. The nearest: refund."),
     ],
 )
-async def test_a_strict_run_fails_though_the_application_swallowed_it(
+async def test_a_strict_run_fails_though_the_application_got_an_answer(
     tmp_path: Path, prompt: str, expected_error: str
 ) -> None:
     path = str(write_scenarios(tmp_path, TOOL_REQUIRED_SCENARIO))
 
-    strict = await run_simulate(tmp_path, "--scenarios", path, "--strict", prompts=[prompt])
+    strict, statuses = await run_simulate(
+        tmp_path, "--scenarios", path, "--strict", prompts=[prompt]
+    )
 
-    assert (strict.exit_code, strict.stdout) == (1, "fine\n")
+    assert (strict.exit_code, statuses) == (1, [200])
     assert expected_error in strict.stderr
     assert "not as scripted: 1 request" in strict.stderr
 
 
 async def test_a_run_that_is_not_strict_warns(tmp_path: Path) -> None:
-    ran = await run_simulate(
+    ran, statuses = await run_simulate(
         tmp_path, "--scenarios", str(write_scenarios(tmp_path, TOOL_REQUIRED_SCENARIO))
     )
 
-    assert (ran.exit_code, ran.stdout) == (0, "fine\n")
+    assert (ran.exit_code, statuses) == (0, [200])
     assert "Expected tools not available: lookup" in ran.stderr
 
 
@@ -83,18 +68,20 @@ async def test_failures_that_a_scenario_asks_for_do_not_fail_a_strict_run(
     )
 
     prompts = ["fails", "fails", "reports"]
-    ran = await run_simulate(tmp_path, "--scenarios", str(path), "--strict", prompts=prompts)
+    ran, statuses = await run_simulate(
+        tmp_path, "--scenarios", str(path), "--strict", prompts=prompts
+    )
 
-    assert (ran.exit_code, ran.stdout) == (0, "500\nfine\nfine\n")
+    assert (ran.exit_code, statuses) == (0, [500, 200, 200])
 
 
 @pytest.mark.shows("004-07")
 async def test_a_mock_that_runs_out_of_replies_fails_a_strict_run(tmp_path: Path) -> None:
-    ran = await run_simulate(
+    ran, statuses = await run_simulate(
         tmp_path, "--mock", "{replies: [One.]}", "--strict", prompts=["Hi", "Hi", "Hi"]
     )
 
-    assert (ran.exit_code, ran.stdout) == (1, "fine\n424\n424\n")
+    assert (ran.exit_code, statuses) == (1, [200, 424, 424])
     assert "this is call 3" in ran.stderr
 
 
@@ -105,10 +92,12 @@ async def test_the_command_enables_simulation_and_a_variable_sets_its_scenarios(
     write_scenarios(tmp_path, scenario_document(text_turn()))
     env = {"LLM_PROXY_SCENARIOS": "scenarios.json", "LLM_PROXY_STRICT": "1"}
 
-    plain = await run_simulate(tmp_path, prompts=["anything"])
-    configured = await run_command("simulate", *application("anything"), folder=tmp_path, env=env)
+    plain, statuses = await run_simulate(tmp_path, prompts=["anything"])
+    configured, _ = await run_requests(
+        "simulate", folder=tmp_path, env=env, requests=[raw_chat_request("anything")]
+    )
 
-    assert (plain.exit_code, plain.stdout) == (0, "fine\n")
+    assert (plain.exit_code, statuses) == (0, [200])
     assert configured.exit_code == 1
     assert "Scenario not found: anything." in configured.stderr
 
@@ -130,21 +119,21 @@ async def test_the_host_and_the_log_format_can_be_set(tmp_path: Path) -> None:
 async def test_replay_with_scenarios_plays_what_is_not_on_disk(tmp_path: Path) -> None:
     write_cassettes(tmp_path, raw_chat_request("recorded"), chat_answer("hello"))
     path = str(write_scenarios(tmp_path, scenario_document(text_turn())))
-    prompts = ("refund",)
+    requests = [raw_chat_request("refund")]
 
-    with_them = await run_command(
-        "replay", "--strict", "--scenarios", path, *application(*prompts), folder=tmp_path
+    with_them, played = await run_requests(
+        "replay", "--strict", "--scenarios", path, folder=tmp_path, requests=requests
     )
-    without = await run_command("replay", "--strict", *application(*prompts), folder=tmp_path)
+    without, missed = await run_requests("replay", "--strict", folder=tmp_path, requests=requests)
 
-    assert (with_them.exit_code, with_them.stdout) == (0, "fine\n")
-    assert (without.exit_code, without.stdout) == (1, "424\n")
+    assert (with_them.exit_code, played) == (0, [200])
+    assert (without.exit_code, missed) == (1, [424])
 
 
 RESPONDER = "def respond(cue):\n    return 'Hi.'\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "env", "file"),
     [
         (("--mock", "{reply: Hi.}"), {}, ""),
@@ -160,26 +149,33 @@ async def test_replay_with_a_mock_or_a_function_answers_what_is_not_on_disk(
     (tmp_path / "answers.py").write_text(RESPONDER)
     (tmp_path / "llm-proxy.toml").write_text(file)
 
-    ran = await run_command("replay", *arguments, *application("Hi"), folder=tmp_path, env=env)
+    ran, statuses = await run_requests(
+        "replay", *arguments, folder=tmp_path, env=env, requests=[raw_chat_request("Hi")]
+    )
 
-    assert (ran.exit_code, ran.stdout) == (0, "fine\n")
+    assert (ran.exit_code, statuses) == (0, [200])
     assert "has no effect" not in ran.stderr
 
 
 async def test_a_mock_that_has_no_effect_is_reported_at_the_start(tmp_path: Path) -> None:
     options = ("--on-miss", "fail", "--mock", "{reply: Hi.}")
-    ran = await run_command("replay", *options, *application("Hi"), folder=tmp_path)
+    ran, statuses = await run_requests(
+        "replay", *options, folder=tmp_path, requests=[raw_chat_request("Hi")]
+    )
 
-    assert ran.stdout == "424\n"
+    assert statuses == [424]
     assert "--mock has no effect: nothing is simulated in this run" in ran.stderr
 
 
 async def test_on_miss_scenario_makes_answers_up_where_there_are_no_scenarios(
     tmp_path: Path,
 ) -> None:
-    ran = await run_command("auto", "--on-miss", "scenario", *application("Hi"), folder=tmp_path)
+    options = ("--on-miss", "scenario")
+    ran, statuses = await run_requests(
+        "auto", *options, folder=tmp_path, requests=[raw_chat_request("Hi")]
+    )
 
-    assert (ran.exit_code, ran.stdout) == (0, "fine\n")
+    assert (ran.exit_code, statuses) == (0, [200])
     assert "synthesis: text" in ran.stderr
 
 
@@ -187,11 +183,11 @@ async def test_on_miss_scenario_makes_answers_up_where_there_are_no_scenarios(
 async def test_on_unknown_synthesis_makes_up_what_no_scenario_answers(tmp_path: Path) -> None:
     path = str(write_scenarios(tmp_path, scenario_document(text_turn())))
 
-    ran = await run_simulate(
+    ran, statuses = await run_simulate(
         tmp_path, "--scenarios", path, "--on-unknown", "synthesis", "--strict", prompts=["else"]
     )
 
-    assert (ran.exit_code, ran.stdout) == (0, "fine\n")
+    assert (ran.exit_code, statuses) == (0, [200])
 
 
 @pytest.mark.shows("004-09")
@@ -200,16 +196,16 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
 ) -> None:
     (tmp_path / "answers.py").write_text("def respond(cue):\n    return {}['missing']\n")
 
-    ran = await run_simulate(tmp_path, "--respond", "answers:respond", "--strict")
+    ran, statuses = await run_simulate(tmp_path, "--respond", "answers:respond", "--strict")
 
-    assert (ran.exit_code, ran.stdout) == (1, "500\n")
+    assert (ran.exit_code, statuses) == (1, [500])
     assert "respond failed: KeyError: 'missing'" in ran.stderr
     assert "Traceback (most recent call last):" in ran.stderr
     assert "return {}['missing']" in ran.stderr
 
 
 @pytest.mark.shows("004-13")
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "expected_error"),
     [
         (("--mock", "{reply"), "--mock:2:1: a comma or a } is missing"),
@@ -225,7 +221,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
 async def test_a_mistake_is_reported_before_anything_runs(
     tmp_path: Path, arguments: tuple[str, ...], expected_error: str
 ) -> None:
-    ran = await run_simulate(tmp_path, *arguments)
+    ran = await run_command("simulate", *arguments, folder=tmp_path)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert expected_error in ran.stderr
@@ -236,7 +232,7 @@ async def test_every_mistake_of_the_files_is_reported_at_the_start(tmp_path: Pat
     invalid_turn = text_turn() | {"respones": 1}
     path = write_scenarios(tmp_path, scenario_document(invalid_turn, text_turn() | {"turn": "two"}))
 
-    ran = await run_simulate(tmp_path, "--scenarios", str(path))
+    ran = await run_command("simulate", "--scenarios", str(path), folder=tmp_path)
 
     assert ran.exit_code == 2
     assert "have 2 mistakes:" in ran.stderr
