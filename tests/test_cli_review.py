@@ -116,10 +116,10 @@ def test_git_compares_two_takes_by_what_they_say(tmp_path: Path) -> None:
     run_git(tmp_path, "init", "--quiet")
     command = f"{shlex.quote(sys.executable)} -m llm_proxy {show}"
     run_git(tmp_path, "config", config.split()[2], command)
-    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Elbe", gap=10))
+    write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Elbe", gap=10))
     run_git(tmp_path, "add", ".gitattributes", "cassettes")
     run_git(tmp_path, "commit", "--quiet", "--message", "a take")
-    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Oder", gap=11))
+    write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Oder", gap=11))
 
     changed = [
         line for line in run_git(tmp_path, "diff").splitlines()
@@ -128,5 +128,3 @@ def test_git_compares_two_takes_by_what_they_say(tmp_path: Path) -> None:
 
     assert changed[:2] == ["-text        Rhine, Elbe", "+text        Rhine, Oder"]
     assert [line[:7] for line in changed[2:]] == ["-sha256", "+sha256"]
-    path.write_bytes(path.read_bytes()[:-9])
-    assert "+unreadable: line 7: the file is torn" in run_git(tmp_path, "diff")

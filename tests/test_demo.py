@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from case_tables import each_row
 from cli_process import RunningCommand, run_command, running_command
 from llm_proxy import framing
 from llm_proxy.cassette_views import cassette_outcome
@@ -44,7 +45,7 @@ def paths_below(folder: Path) -> list[str]:
 def temporary_folder(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """Create a folder for temporary files; return it and the environment that names it."""
     folder = tmp_path / "temporary"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     return folder, {"TMPDIR": str(folder)}
 
 
@@ -70,9 +71,7 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     assert paths_below(tmp_path) == ["temporary"]
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@each_row(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_a_demo_that_is_stopped_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -161,11 +160,7 @@ def altered_result(result: DemoResult, **changes: object) -> DemoResult:
     return dataclasses.replace(result, **changes)  # type: ignore[arg-type] # the cases use existing fields
 
 
-@pytest.mark.parametrize(
-    ("expected_message", "change"),
-    CHANGES,
-    ids=[expected_message for expected_message, _ in CHANGES],
-)
+@each_row(("expected_message", "change"), CHANGES)
 async def test_every_difference_is_reported(
     demo_result: DemoResult, expected_message: str, change: Callable[[DemoResult], DemoResult]
 ) -> None:
@@ -206,11 +201,12 @@ async def test_both_timelines_share_one_scale(demo_result: DemoResult) -> None:
     assert rows["recorded"].strip()
 
 
-async def test_the_output_is_printable_in_ascii(tmp_path: Path) -> None:
-    result = await run_command("demo", folder=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+@pytest.mark.usefixtures("fast_provider")
+def test_the_output_is_printable_in_ascii() -> None:
+    result = CliRunner(charset="ascii").invoke(demo)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.isascii()
-    assert result.stdout.count("Gr??e!") == 2
+    assert result.stdout_bytes.isascii()
+    assert result.stdout_bytes.count(b"Gr??e!") == 2
 
 
 async def test_a_provider_that_still_answers_stops_the_demo() -> None:
@@ -232,7 +228,7 @@ async def stream_with_status_500(connection: Connection) -> None:
     await connection.finish()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "message"),
     [
         (fixed_length(b"{}"), "no stream, but status 200"),

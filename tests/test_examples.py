@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import proxy
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
@@ -18,6 +20,7 @@ from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.turns import FinishReason, ToolCall, Turn
 from raw_http import RawResponse, build_http_request, send_request
 from sdk_clients import anthropic_client, openai_client
@@ -35,9 +38,15 @@ MAX_TOTAL_BYTES = 400_000
 """The most bytes of all examples together: whoever clones the project downloads them."""
 
 
-def each_example(examples: list[Cassette]) -> pytest.MarkDecorator:
-    names = [Path(example.file).stem for example in examples]
-    return pytest.mark.parametrize("example", examples, ids=names)
+@pytest.fixture
+async def replaying() -> AsyncIterator[RunningProxy]:
+    """A replay of the examples at once."""
+    async with proxy("replay", ROOT, pace=InstantPace()) as running:
+        yield running
+
+
+def _name(example: Cassette) -> str:
+    return Path(example.file).stem
 
 
 def request_body(example: Cassette) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def test_the_examples_show_what_streams_are_made_of() -> None:
     assert {200, 400, 501} == {example.response_head.status for example in EXAMPLES}
 
 
-@each_example(EXAMPLES)
+@each_row("example", EXAMPLES, ids=map(_name, EXAMPLES))
 def test_an_example_is_complete_and_stored_where_its_request_finds_it(example: Cassette) -> None:
     meta = example.meta
     assert cassette_outcome(example).is_complete
@@ -106,10 +115,11 @@ def test_an_example_is_complete_and_stored_where_its_request_finds_it(example: C
     assert (example.request.redacted_count, example.response_end.redacted_count) == (0, 0)
 
 
-@each_example(EXAMPLES)
-async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(example: Cassette) -> None:
-    async with proxy("replay", ROOT, pace=InstantPace()) as replaying:
-        response = await replay_request(replaying.url, example)
+@each_row("example", EXAMPLES, ids=map(_name, EXAMPLES))
+async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(
+    replaying: RunningProxy, example: Cassette
+) -> None:
+    response = await replay_request(replaying.url, example)
 
     assert (response.status, response.reason, response.ending) == (
         example.response_head.status,
@@ -136,13 +146,12 @@ async def test_no_read_of_an_example_is_replayed_before_its_time() -> None:
     assert example.reads[-1].at_ms > 100
 
 
-@each_example(CHAT_EXAMPLES)
-async def test_the_openai_sdk_parses_what_our_dialect_decodes(example: Cassette) -> None:
+@each_row("example", CHAT_EXAMPLES, ids=map(_name, CHAT_EXAMPLES))
+async def test_the_openai_sdk_parses_what_our_dialect_decodes(
+    replaying: RunningProxy, example: Cassette
+) -> None:
     request_fields = request_body(example)
-    async with (
-        proxy("replay", ROOT, pace=InstantPace()) as replaying,
-        openai_client(replaying.url) as client,
-    ):
+    async with openai_client(replaying.url) as client:
         answer = await client.chat.completions.create(**request_fields)
         deltas = (
             [chunk.choices[0].delta.to_dict() async for chunk in answer if chunk.choices]
@@ -159,12 +168,9 @@ async def test_the_openai_sdk_parses_what_our_dialect_decodes(example: Cassette)
     assert recorded_turn.text or calls
 
 
-async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
+async def test_the_openai_sdk_raises_every_recorded_refusal(replaying: RunningProxy) -> None:
     refusals = [item for item in EXAMPLES if item.response_head.status == 400]
-    async with (
-        proxy("replay", ROOT, pace=InstantPace()) as replaying,
-        openai_client(replaying.url) as client,
-    ):
+    async with openai_client(replaying.url) as client:
         for example in refusals:
             message = json.loads(example.response_body)["error"]["message"]
             with pytest.raises(openai.BadRequestError, match=re.escape(message)):
@@ -172,12 +178,9 @@ async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
     assert len(refusals) >= 2
 
 
-async def test_the_openai_sdk_reads_the_responses_example() -> None:
+async def test_the_openai_sdk_reads_the_responses_example(replaying: RunningProxy) -> None:
     example = example_for_path("/v1/responses")
-    async with (
-        proxy("replay", ROOT, pace=InstantPace()) as replaying,
-        openai_client(replaying.url) as client,
-    ):
+    async with openai_client(replaying.url) as client:
         events = [item async for item in await client.responses.create(**request_body(example))]
 
     received_text = "".join(
@@ -187,13 +190,12 @@ async def test_the_openai_sdk_reads_the_responses_example() -> None:
     assert f'"text":{json.dumps(received_text)}' in example.response_body.decode()
 
 
-async def test_the_anthropic_sdk_reads_the_messages_example() -> None:
+async def test_the_anthropic_sdk_reads_the_messages_example(replaying: RunningProxy) -> None:
     example = example_for_path("/v1/messages")
     request_fields = {
         name: value for name, value in request_body(example).items() if name != "stream"
     }
     async with (
-        proxy("replay", ROOT, pace=InstantPace()) as replaying,
         anthropic_client(replaying.url) as client,
         client.messages.stream(**request_fields) as stream,
     ):

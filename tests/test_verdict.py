@@ -7,9 +7,10 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from journal_documents import (
     Entry,
     fault_entry,
@@ -75,12 +76,12 @@ def test_the_worst_finding_comes_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
+@each_row(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
 def test_a_level_is_reached_by_what_is_as_bad_or_worse(level: str, number: int) -> None:
     assert len(judge_entries(*LOST, *BAD).cases_at_or_above(FindingLevel(level))) == number
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entries",
     [
         [],
@@ -192,7 +193,7 @@ def test_junit_holds_no_character_that_xml_cannot_have() -> None:
     assert name == "POST /<&>\"', session a\\x00b\\x1b[0m\\ufffe, #1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reason"),
     [
         (b"", "JSON"),
@@ -267,7 +268,6 @@ def _verdict_json(verdict: RunVerdict) -> str:
     return json.dumps(verdict_document(verdict))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(ENTRIES, max_size=14))
 def test_every_journal_can_be_judged_and_reported(entries: list[Any]) -> None:
     run = _parse_journal(entries)
@@ -277,7 +277,6 @@ def test_every_journal_can_be_judged_and_reported(entries: list[Any]) -> None:
     assert run_figures(run)["kept"] == len(entries)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.data(), st.lists(ENTRIES, max_size=6, unique_by=lambda fields: fields["number"]))
 def test_the_order_of_entries_does_not_count(data: st.DataObject, entries: list[Any]) -> None:
     shuffled = data.draw(st.permutations(entries))

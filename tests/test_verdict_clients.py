@@ -15,6 +15,7 @@ import ollama
 import openai
 import pytest
 
+from case_tables import each_row
 from llm_proxy.faults.grammar import parse_rule
 from scenario_server import ScenarioServer, serve_scenarios
 from sdk_clients import KEY
@@ -112,39 +113,29 @@ def findings_in(verdict: Any, session: str) -> list[str]:
 async def test_with_default_settings_two_sdks_retry_as_they_should_and_one_never_does(
     tmp_path: Path,
 ) -> None:
-    # Their default backoff: 0.5 s, then 1 s.
-    rules = ("status,code=503,nth=1", "status,code=500,nth=2")
-    assert await judge_all(tmp_path, *rules) == {
-        "openai": [],
-        "anthropic": [],
-        "ollama": [f"{GAVE_UP}HTTP 503 (fault status,code=503,nth=1)"],
+    lost_connection = "a connection that closed before any answer"
+    failures = {
+        # Their default backoff: 0.5 s, then 1 s.
+        ("status,code=503,nth=1", "status,code=500,nth=2"): "HTTP 503",
+        ("status,code=429,retry-after=700ms,nth=1",): "HTTP 429, told to wait 700 ms",
+        ("reset,first=1",): lost_connection,
+        ("close,first=1",): lost_connection,
     }
-
-
-async def test_with_default_settings_sdks_honour_retry_after(tmp_path: Path) -> None:
-    rule = "status,code=429,retry-after=700ms,nth=1"
-    assert await judge_all(tmp_path, rule) == {
-        "openai": [],
-        "anthropic": [],
-        "ollama": [f"{GAVE_UP}HTTP 429, told to wait 700 ms (fault {rule})"],
-    }
+    findings = await asyncio.gather(*(judge_all(tmp_path, *rules) for rules in failures))
+    assert findings == [
+        {
+            "openai": [],
+            "anthropic": [],
+            "ollama": [f"{GAVE_UP}{failure} (fault {rules[0]})"],
+        }
+        for rules, failure in failures.items()
+    ]
 
 
 async def test_with_default_settings_no_sdk_retries_a_permanent_refusal(
     tmp_path: Path,
 ) -> None:
     assert await judge_all(tmp_path, "status,code=400") == {name: [] for name in SDKS}
-
-
-@pytest.mark.parametrize("rule", ["reset,first=1", "close,first=1"])
-async def test_with_default_settings_a_lost_connection_is_retried(
-    tmp_path: Path, rule: str
-) -> None:
-    assert await judge_all(tmp_path, rule) == {
-        "openai": [],
-        "anthropic": [],
-        "ollama": [f"{GAVE_UP}a connection that closed before any answer (fault {rule})"],
-    }
 
 
 async def test_with_default_settings_giving_up_at_last_is_a_note(tmp_path: Path) -> None:
@@ -261,7 +252,7 @@ async def judge(folder: Path, client: Client, *rules: str) -> Any:
         return await simulator.request_proxy_page("verdict", method="GET")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("client", "rules", "expected"),
     [
         (retry_without_backoff, ["status,code=503,first=4"], {"no-backoff": "error"}),
