@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import sample_cassettes
+from case_tables import each_row
 from cli_process import CommandResult, run_command, running_server
 from llm_proxy.cli import doctor
 from llm_proxy.cli.doctor import (
@@ -188,7 +189,7 @@ class TestTheSpool:
         assert "1 recording that cannot be read" in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("package", "floor", "level", "message"),
     [
         ("click", (8, 2), OK, ""),
@@ -205,7 +206,7 @@ def test_packages_are_held_against_the_oldest_that_is_safe(
     assert message in result.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "floor", "level"),
     [
         ("3.14.4", (3, 14, 4), OK),
@@ -235,7 +236,7 @@ async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path
     assert "warning  HTTP parser     aiohttp's in pure Python" in result.stdout
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("occupant", "level", "text"),
     [
         (None, OK, "free"),
@@ -276,7 +277,7 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
     assert occupant.llm_proxy_mode == "replay"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "level", "message"),
     [
         ({}, OK, "none in the environment"),
@@ -292,9 +293,6 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
         ({"HTTP_PROXY": "p", "NO_PROXY": "*"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "would take"),
     ],
-    ids=lambda value: (
-        " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else ""
-    ),
 )
 def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
     environ: dict[str, str], level: CheckLevel, message: str
@@ -304,7 +302,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
     assert message in result.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "occupant", "level", "message"),
     [
         ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
@@ -352,7 +350,7 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
     assert "refuse" not in second.text
 
 
-@pytest.mark.parametrize("value", ["box", "box:1", ":1", "[::1]"])
+@each_row("value", ["box", "box:1", ":1", "[::1]"])
 def test_the_spellings_of_ollama_are_no_mistake(value: str) -> None:
     [result] = check_base_urls({"OLLAMA_HOST": value}, 4777, None)
     assert result.level is OK

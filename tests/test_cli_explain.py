@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import sample_cassettes
+from case_tables import each_row
 from cli_process import CommandResult, run_command
 from raw_http import build_http_request
 from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
@@ -165,7 +164,7 @@ async def test_the_path_is_found_by_what_the_library_has(tmp_path: Path) -> None
     assert explanation["asked"]["path"] == "/api/chat"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "path"),
     [
         ({"model": "m", "input": "hi"}, "/v1/responses"),
@@ -191,7 +190,7 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
     assert lines[-2:] == ["nearest   answers, 88 % alike", f"  {path.relative_to(tmp_path)}"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "arguments", "complaint"),
     [
         ("[1]", (), "request.json holds no JSON object: give the body of a request"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import each_row
 from cli_process import run_command
 from dialect_manners import DIALECTS_WITHOUT_CALLS
 from llm_proxy import dialects, framing
@@ -62,8 +63,8 @@ TEXT_DIALECTS = sorted(set(dialects.chat_dialects()) - {"bedrock"} - DIALECTS_WI
 """The dialects that support tool calls and are text on the wire."""
 
 
-@pytest.mark.parametrize("name", TEXT_DIALECTS)
-@pytest.mark.parametrize("form", ["stream", "whole"])
+@each_row("name", TEXT_DIALECTS)
+@each_row("form", ["stream", "whole"])
 async def test_a_turn_can_be_exported_to_any_dialect(tmp_path: Path, name: str, form: str) -> None:
     write_stream(tmp_path, REASONING, chat_event("I look. "), CALL, END)
 
@@ -121,7 +122,7 @@ USAGE_EVENT = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected_usage"),
     [
         ("openai-responses", Usage(1003, 502, 1505, cache_read=1000, cache_write=0, reasoning=500)),
@@ -257,7 +258,7 @@ MESSAGE_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status":
         "content": [{"type": "output_text", "text": "It rains.", "annotations": []}]}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["openai-chat", "anthropic", "gemini", "ollama"])
+@each_row("name", ["openai-chat", "anthropic", "gemini", "ollama"])
 async def test_what_a_provider_ran_itself_is_no_call_for_the_client(
     tmp_path: Path, name: str
 ) -> None:

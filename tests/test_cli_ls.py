@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sample_cassettes
+from case_tables import each_row
 from cli_process import run_command
 from llm_proxy.cli.output import TableColumn, fitting_column_indexes, plain_table_lines
 from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
@@ -109,7 +110,7 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
     assert result.last_error_line == "llm-proxy: 1 cassette, 1 unreadable, 870 B"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "count"),
     [
         ([], 4),
@@ -128,7 +129,6 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
         (["--older-than", "30d"], 4),
         (["--newer-than", "30d"], 0),
     ],
-    ids=lambda value: " ".join(value) or "none" if isinstance(value, list) else str(value),
 )
 async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: int) -> None:
     sample_cassettes.write_complete(tmp_path)
@@ -139,7 +139,7 @@ async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: in
     assert len((await list_cassettes(tmp_path, *options))["cassettes"]) == count
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sort", "order"),
     [("name", "dem"), ("recorded", "med"), ("size", "mde"), ("duration", "mde"), ("model", "dem")],
 )
@@ -270,7 +270,7 @@ def test_a_plain_table_is_aligned_by_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("width", "kept_columns"), [(20, [0, 1, 2]), (19, [0, 1]), (13, [0, 1]), (12, [0]), (1, [0])]
 )
 def test_a_narrow_terminal_omits_columns(width: int, kept_columns: list[int]) -> None:

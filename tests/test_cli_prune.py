@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
+from case_tables import each_row
 from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.cli import prune
@@ -58,7 +59,7 @@ async def test_older_cassettes_are_deleted_with_their_empty_folders(tmp_path: Pa
     assert len(result.stdout.splitlines()) == 2
 
 
-@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--dry-run", "--yes"), ("--json",)])
+@each_row("options", [(), ("--dry-run",), ("--dry-run", "--yes"), ("--json",)])
 async def test_nothing_is_deleted_without_confirmation(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -206,7 +207,7 @@ def test_takes_stay_together_when_another_is_recorded_meanwhile(tmp_path: Path) 
     assert cassette_paths(tmp_path) == sorted([rows[0].path, *second])
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"entries": []}', "[1]"])
+@each_row("content", ["", "{}", '{"entries": []}', "[1]"])
 async def test_a_journal_that_does_not_say_what_was_used_is_refused(
     tmp_path: Path, content: str
 ) -> None:

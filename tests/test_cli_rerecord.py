@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from cli_process import CommandResult, run_command, running_command
 from in_process_proxy import proxy
 from llm_proxy.errors import UsageError
@@ -213,7 +214,7 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
     assert cassette_bodies(tmp_path)[f"{KEY}-1"] == RESPONSE_BODIES["new"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "reason"),
     [
         ((), "rerecord needs to know which: name cassettes, filter, or give --all"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from case_tables import each_row
 from llm_proxy.cli import cli
 from llm_proxy.cli.commands import click_error_message
 from llm_proxy.errors import UsageError
@@ -40,7 +41,7 @@ def usage_error(*arguments: str) -> str:
             return str(error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "expected"),
     [
         ("record --port abc", f"--port: 'abc' {INVALID_PORT}"),
@@ -96,7 +97,6 @@ def usage_error(*arguments: str) -> str:
             ),
         ),
     ],
-    ids=lambda value: value if " has " not in value and len(value) < 25 else "",
 )
 def test_a_mistake_names_the_place_the_value_and_what_is_right(
     arguments: str, expected: str
@@ -104,7 +104,7 @@ def test_a_mistake_names_the_place_the_value_and_what_is_right(
     assert usage_error(*arguments.split()) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "expected"),
     [
         ("PORT", "abc", f"'abc' {INVALID_PORT}"),
@@ -114,13 +114,13 @@ def test_a_mistake_names_the_place_the_value_and_what_is_right(
         ("UPSTREAM", "a=http://b c=d", "c: 'd' is no http:// or https:// URL"),
         ("IDLE_TIMEOUT", "nan", "'nan' is not a number of seconds above 0"),
     ],
-    ids=lambda value: value if value.isupper() else "",
 )
 def test_a_mistake_in_a_variable_names_the_variable(
     name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"LLM_PROXY_{name}", value)
-    assert usage_error("record") == f"LLM_PROXY_{name}: {expected}"
+    with monkeypatch.context() as patch:
+        patch.setenv(f"LLM_PROXY_{name}", value)
+        assert usage_error("record") == f"LLM_PROXY_{name}: {expected}"
 
 
 def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
@@ -130,7 +130,7 @@ def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
     assert usage_error("record", "--port", "x") == f"--port: 'x' {INVALID_PORT}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ('port = "abc"', f"port: 'abc' {INVALID_PORT}"),

@@ -10,9 +10,9 @@ from signal import SIGTERM
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-import pytest
 from aiohttp import web
 
+from case_tables import each_row
 from cli_process import run_command, running_server
 from journal_documents import Entry, fault_entry, journal_document, refused_entry, request_entry
 from llm_proxy.faults.fault_record import FaultEffect
@@ -64,7 +64,7 @@ async def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"llm-proxy: {message}\n")
 
 
-@pytest.mark.parametrize(("level", "code"), [("note", 1), ("warning", 0), ("error", 0)])
+@each_row(("level", "code"), [("note", 1), ("warning", 0), ("error", 0)])
 async def test_the_level_decides_what_a_run_fails_for(
     tmp_path: Path, level: str, code: int
 ) -> None:
@@ -122,8 +122,8 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
     assert "POST /\\x1b]0;owned\\x07, session a⏎b, m" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["verdict", "report"])
-@pytest.mark.parametrize(
+@each_row("command", ["verdict", "report"])
+@each_row(
     ("source", "reason"),
     [
         ("nothing.json", "nothing.json cannot be read (No such file or directory): give a file"),
@@ -162,7 +162,7 @@ async def other_server(status: int, body: bytes, **headers: str) -> AsyncIterato
         await runner.cleanup()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "body", "location", "reason"),
     [
         (404, b"", "", "answers with HTTP 404: that is no llm-proxy"),

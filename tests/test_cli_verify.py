@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
+from case_tables import each_row
 from cli_process import run_command
 from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
 from terminal import run_on_terminal
@@ -35,7 +36,7 @@ async def test_nothing_to_verify_is_fine_and_reported(tmp_path: Path, arguments:
     assert "nothing to verify" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["verify", "ls", "stats"])
+@each_row("command", ["verify", "ls", "stats"])
 async def test_a_named_library_must_exist(tmp_path: Path, command: str) -> None:
     result = await run_command(command, "--cassettes", "casettes", folder=tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -46,6 +47,7 @@ async def test_a_named_library_must_exist(tmp_path: Path, command: str) -> None:
 
     (tmp_path / "casettes").mkdir()
     assert (await run_command(command, "--cassettes", "casettes", folder=tmp_path)).exit_code == 0
+    (tmp_path / "casettes").rmdir()
 
 
 async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "line", "reason"),
     [
         ('"lo"', '"la"', 7, "the messages do not give the SHA-256 of the end line"),
@@ -117,7 +119,7 @@ async def test_a_file_in_the_folder_of_another_session_is_found(tmp_path: Path) 
         assert "session alice lies in the folder of session bob" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["../../x", "$(reboot)", "-rf /"])
+@each_row("name", ["../../x", "$(reboot)", "-rf /"])
 async def test_an_invalid_session_name_gives_no_folder_advice(tmp_path: Path, name: str) -> None:
     sample_cassettes.replace_in_file(
         sample_cassettes.write_complete(tmp_path), '"session":"default"', f'"session":"{name}"'

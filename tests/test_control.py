@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
@@ -35,7 +36,7 @@ async def _reset_session(url: str, session: str) -> RawResponse:
     return await send_request(url, build_http_request(f"/_proxy/sessions/{session}/reset", b""))
 
 
-@pytest.mark.parametrize("mode", ["record", "replay", "auto"])
+@each_row("mode", ["record", "replay", "auto"])
 async def test_health_names_the_mode_and_the_version(tmp_path: Path, mode: ModeName) -> None:
     async with proxy(mode, tmp_path) as server:
         health = await _get_page(server.url, "health")
@@ -75,7 +76,7 @@ async def test_misses_are_described_in_full(tmp_path: Path) -> None:
     assert '$.messages[0].content: "asked", cassette has "recorded"' in miss["text"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [
         ("GET", "/_proxy"),

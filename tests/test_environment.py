@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.errors import UsageError
 from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.running.environment import (
@@ -22,7 +23,7 @@ UPSTREAM_VARIABLES = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "adopted"),
     [
         ({}, {}),
@@ -58,8 +59,8 @@ def test_addresses_in_the_environment_become_upstreams(
     assert adopted_upstreams(environ) == adopted
 
 
-@pytest.mark.parametrize("name", sorted(UPSTREAM_VARIABLES))
-@pytest.mark.parametrize(
+@each_row("name", sorted(UPSTREAM_VARIABLES))
+@each_row(
     ("value", "expected_message"),
     [
         ("http://gate way/v1", "'http://gate way/v1' is no http:// or https:// URL"),
@@ -110,7 +111,7 @@ def test_the_clients_that_are_given_a_v1_are_known() -> None:
     assert providers_with_v1(["mistral", "groq"]) == {"mistral"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after"),
     [
         ("", "127.0.0.1,localhost"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy import errors
 from llm_proxy.errors import (
     CassetteError,
@@ -36,7 +37,7 @@ def test_the_documented_tree_is_the_tree_of_the_classes() -> None:
     assert sorted(documented) == sorted(classes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "message"),
     [
         (CassetteError("a.jsonl", 3, "no"), "a.jsonl:3: no"),
@@ -50,7 +51,7 @@ def test_a_cassette_is_refused_by_file_and_line(error: CassetteError, message: s
     assert str(error) == message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("häßlich 😀", "häßlich 😀"),

@@ -12,6 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.errors import RequestRefused
 from llm_proxy.shell.server.intake import RequestGuards
 
@@ -58,7 +59,7 @@ def test_the_names_of_this_machine_are_served() -> None:
         assert _served(f"{name}:{PORT}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "shown"),
     [
         ("http://evil.example/x?key=AIza-1", "http://evil.example/x"),

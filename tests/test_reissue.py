@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from raw_http import build_http_request, send_request
 from stored_cassettes import DONE_EVENT, chat_event, raw_chat_request
@@ -29,8 +30,8 @@ def end_connection(ending: str, data: bytes = b"") -> Script:
     return script
 
 
-@pytest.mark.parametrize("ending", ["fin", "rst"])
-@pytest.mark.parametrize(
+@each_row("ending", ["fin", "rst"])
+@each_row(
     "partial_response",
     PARTIAL_RESPONSES,
     ids=["a byte", "status line", "all but a byte", "head", "half the body"],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import settings
 from llm_proxy.cli.options import build_settings
 from llm_proxy.cli.serve import record
@@ -27,7 +28,7 @@ def warnings_for(folder: Path, mode: str, on_miss: str, **simulation: Any) -> li
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "on_miss"),
     [("simulate", "record"), ("replay", "scenario"), ("auto", "scenario")],
 )
@@ -35,7 +36,7 @@ def test_no_warning_where_something_is_simulated(tmp_path: Path, mode: str, on_m
     assert warnings_for(tmp_path, mode, on_miss, mock="{reply: Hi}", silence=7.0) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "on_miss", "hint"),
     [
         ("record", "record", ("record has the provider answer everything; llm-proxy simulate needs "
@@ -65,7 +66,7 @@ def test_simulation_options_without_effect_are_named(
     ]
 
 
-@pytest.mark.parametrize("mode", ["record", "auto", "replay"])
+@each_row("mode", ["record", "auto", "replay"])
 def test_no_warning_about_options_that_are_not_given(tmp_path: Path, mode: str) -> None:
     assert warnings_for(tmp_path, mode, "record") == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import each_row
 from journal_documents import Entry, fault_entry, parse_attempts, refused_entry, request_entry
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.retry_chains import retry_chains
@@ -30,7 +31,7 @@ def test_what_comes_after_an_answer_is_a_new_request() -> None:
     ]
 
 
-@pytest.mark.parametrize("field", ["session", "key", "path"])
+@each_row("field", ["session", "key", "path"])
 def test_another_session_key_or_path_is_another_request(field: str) -> None:
     assert chain_numbers(refused_entry(1), request_entry(2, 500, **{field: "another"})) == [
         [1],
@@ -72,7 +73,7 @@ def test_of_several_that_failed_the_first_to_end_is_asked_again() -> None:
     assert chain_numbers(*failed, request_entry(3, 700), request_entry(4, 800)) == [[1, 4], [2, 3]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spoiled",
     [
         request_entry(1, 0, status=500),

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from case_tables import each_row
 from journal_documents import (
     Entry,
     fault_entry,
@@ -490,7 +491,7 @@ TABLES: Final[dict[str, JudgedCases]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "expected"),
     [
         pytest.param(*parameters, id=f"{name}: {case}")
@@ -512,7 +513,7 @@ def test_each_rule_has_a_name_and_advice_of_its_own() -> None:
         assert all(texts)
 
 
-@pytest.mark.parametrize("entries", [attempts for attempts, _ in GAVE_UP.values()])
+@each_row("entries", [attempts for attempts, _ in GAVE_UP.values()])
 def test_the_evidence_names_the_response_and_the_reaction(entries: list[Entry]) -> None:
     for case in judge_entries(*entries).cases_with_findings:
         assert case.finding is not None
