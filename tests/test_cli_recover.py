@@ -23,7 +23,7 @@ from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.recovery import RecoveryResult
 from llm_proxy.shell.recording.spooling import SpoolFile
-from raw_http import send_request
+from raw_http import build_http_request, send_request
 from spool_files import EVENTS, REQUEST, encode_body, encode_opening, make_older, write_spool
 from stored_cassettes import (
     SSE_HEAD,
@@ -37,6 +37,7 @@ from stub_upstream import Connection, upstream
 from thoroughness import quick_or_thorough
 from waiting import wait_until
 
+HEALTH = build_http_request("/_proxy/health", b"", method="GET")
 KEY = key_of_request(REQUEST)
 TAKE = f"cassettes/openai-chat/m/{KEY[:16]}"
 
@@ -368,8 +369,11 @@ async def test_what_had_arrived_50_ms_before_a_kill_comes_back(tmp_path: Path, s
                 for i in range(3)
             ]
             await wait_until(lambda: len(endless_provider.sent) > 40)
-            await asyncio.sleep(rng.uniform(0.05, 0.2))
-            killed_at = asyncio.get_running_loop().time()
+            await asyncio.sleep(rng.uniform(0, 0.15))
+            sent_until = asyncio.get_running_loop().time()
+            await send_request(recorder.url, HEALTH)  # by its response, all that has been received
+            await asyncio.sleep(0.05)
+            await send_request(recorder.url, HEALTH)  # which it had 50 ms to write, if scheduled
             recorder.process.kill()
             await recorder.process.wait()
             await asyncio.gather(*clients)
@@ -379,6 +383,6 @@ async def test_what_had_arrived_50_ms_before_a_kill_comes_back(tmp_path: Path, s
     assert result.exit_code == 0
     assert (await run_command("verify", folder=tmp_path)).exit_code == 0
     recovered = b"".join(cassette.response_body for cassette in load_cassettes(tmp_path))
-    old = endless_provider.sent_before(killed_at - 0.05)
+    old = endless_provider.sent_before(sent_until)
     assert len(old) > 3
     assert [piece for piece in old if piece not in recovered] == []
