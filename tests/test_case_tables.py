@@ -50,13 +50,6 @@ def test_the_time_limit_of_a_test_ends_its_table() -> None:
     assert caught.value.__notes__ == ["row 0: (1,)"]
 
 
-class TestMethods:
-    @each_row("number", [1, 2])
-    def test_a_method_is_called_for_each_row(self, number: int) -> None:
-        assert isinstance(self, TestMethods)
-        assert number in (1, 2)
-
-
 def test_fixtures_and_marks_stay_those_of_the_test() -> None:
     @pytest.mark.long
     @each_row("number", [1])
