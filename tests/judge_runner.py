@@ -2,7 +2,7 @@
 
 A judge is a folder of `tests/judges` with a program that follows the protocol defined in
 `judge_protocol.py`.  `scripts/judges` creates an environment for each judge; a judge without a
-lock file runs in the environment of these tests.
+lock file runs in the process of these tests, as its client is in their environment.
 
     @pytest.mark.skipif(bool(missing_reason("cohere")), reason=missing_reason("cohere"))
     requests = [JudgeRequest("1", "cohere", "command-a", "Hello", stream=True)]
@@ -12,15 +12,20 @@ lock file runs in the environment of these tests.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
+
+import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))  # not a package
 import judge_environments
@@ -29,7 +34,11 @@ from judge_environments import Judge
 FOLDER: Final = Path(__file__).with_name("judges")
 PROTOCOL: Final = FOLDER / "protocol"
 """Code shared by the Python judges."""
+sys.path.append(str(PROTOCOL))
 STAMP: Final = judge_environments.STAMP_FILE
+
+SDKS: Final = frozenset(("anthropic", "boto3", "cohere", "google-genai", "ollama", "openai"))
+"""The official SDKs for Python, which together have every dialect."""
 
 _TIMEOUT_S: Final = 400.0
 """Time limit in seconds for all requests of one run."""
@@ -80,6 +89,11 @@ def missing_reason(name: str) -> str:
     return "" if judge.is_installed() else f"judge {name} is not installed: scripts/judges {name}"
 
 
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of a test with this judge: only a thorough run has others than `SDKS`."""
+    return () if name in SDKS else (pytest.mark.thorough,)
+
+
 def follows_protocol(name: str) -> bool:
     """Whether this judge follows the protocol; the others are programs that do a task."""
     return (FOLDER / name / "abilities.json").exists()
@@ -97,20 +111,89 @@ def load_abilities(name: str) -> dict[str, dict[str, list[str]]]:
     return document
 
 
-async def run_judge(name: str, url: str, requests: Sequence[JudgeRequest]) -> list[JudgeResponse]:
-    """Send these requests with a judge to the proxy at this URL; return its responses in order.
+SendRequests = Callable[[str, Sequence[JudgeRequest]], Awaitable[list[JudgeResponse]]]
+"""Sends these requests to the proxy at this URL; returns the responses in order."""
 
-    Raises `AssertionError` if the judge itself fails or leaves out a response.
+
+@asynccontextmanager
+async def running_judge(name: str) -> AsyncIterator[SendRequests]:
+    """Run a judge, which sends requests to one proxy after another.
+
+    Sending raises `AssertionError` if the judge itself fails or leaves out a response.
     """
+    if not Judge(FOLDER / name).lock_file:
+        yield partial(_send_in_this_process, name)
+        return
     program = next(FOLDER.joinpath(name).glob("judge.*"))
-    stdout = await run_program(
-        program, {"url": url, "asks": [asdict(request) for request in requests]}
-    )
-    responses = [JudgeResponse(**json.loads(line)) for line in stdout.splitlines()]
-    assert [item.id for item in responses] == [item.id for item in requests], (
-        f"judge {name} left some out"
-    )
+    with tempfile.TemporaryFile() as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *_command(program),
+            env=_environment(os.environ.items()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            limit=2**26,
+        )
+        try:
+            yield partial(_send_to_process, process, stderr)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _send_to_process(
+    process: asyncio.subprocess.Process,
+    stderr: IO[bytes],
+    url: str,
+    requests: Sequence[JudgeRequest],
+) -> list[JudgeResponse]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    document = {"url": url, "asks": [asdict(request) for request in requests]}
+    process.stdin.write(json.dumps(document).encode() + b"\n")
+    responses: list[JudgeResponse] = []
+    async with asyncio.timeout(_TIMEOUT_S):
+        for request in requests:
+            line = await process.stdout.readline()
+            if not line:
+                stderr.seek(0)
+                raise AssertionError(f"a judge failed: {stderr.read().decode(errors='replace')}")
+            responses.append(JudgeResponse(**json.loads(line)))
+            assert responses[-1].id == request.id, "a judge left out a response"
     return responses
+
+
+async def _send_in_this_process(
+    name: str, url: str, requests: Sequence[JudgeRequest]
+) -> list[JudgeResponse]:
+    def send_all() -> list[JudgeResponse]:
+        judge = _judge_module(name)
+        send_request = judge.make_judge(url)
+        make_request = judge.judge_protocol.JudgeRequest.from_json
+        return [
+            JudgeResponse(**send_request(make_request(asdict(request))).as_json(request.id))
+            for request in requests
+        ]
+
+    async with asyncio.timeout(_TIMEOUT_S):
+        return await asyncio.to_thread(send_all)
+
+
+@cache
+def _judge_module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{name}_judge", FOLDER / name / "judge.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def run_judge(name: str, url: str, requests: Sequence[JudgeRequest]) -> list[JudgeResponse]:
+    """Send these requests with a judge to the proxy at this URL; return its responses in order."""
+    async with running_judge(name) as send:
+        return await send(url, requests)
 
 
 async def run_program(program: Path, document: object) -> bytes:
@@ -144,7 +227,7 @@ def _command(program: Path) -> tuple[str, str]:
     if judge.is_node:
         return "node", str(program)
     venv_python = judge.environment_folder / "bin" / "python"
-    return str(venv_python) if judge.lock_file else sys.executable, str(program)
+    return str(venv_python), str(program)
 
 
 def _environment(variables: Iterable[tuple[str, str]]) -> dict[str, str]:

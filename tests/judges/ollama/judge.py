@@ -54,10 +54,16 @@ def _read_finish(response: JudgeResponse, chunk: Any) -> None:
 SEND_BY_DIALECT = {"ollama": send_chat, "ollama-generate": send_generate}
 
 
+def send_request(url: str, request: JudgeRequest) -> JudgeResponse:
+    """Send a request to the proxy at this URL."""
+    # The client does not close its connections by itself, and is slow to make with certificates.
+    with ollama.Client(host=url, timeout=judge_protocol.TIMEOUT_S, verify=False) as client:
+        return SEND_BY_DIALECT[request.dialect](client, request)
+
+
 def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
-    """Create a client of the proxy at this URL."""
-    client = ollama.Client(host=url, timeout=judge_protocol.TIMEOUT_S)
-    return lambda request: SEND_BY_DIALECT[request.dialect](client, request)
+    """Send requests to the proxy at this URL."""
+    return lambda request: send_request(url, request)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import { createHash } from 'node:crypto';
 
 import OpenAI from 'openai';
 
-import { readStdin } from '../protocol/judge_protocol.mjs';
+import { readDocuments } from '../protocol/judge_protocol.mjs';
 import { runProtocol } from './protocol_judge.mjs';
 
 const bodyHash = createHash('sha256');
@@ -58,5 +58,6 @@ async function runChat(params) {
   }
 }
 
-const document = readStdin();
-await (document.asks ? runProtocol(document) : runChat(document));
+for await (const document of readDocuments()) {
+  await (document.asks ? runProtocol(document) : runChat(document));
+}

@@ -8,7 +8,7 @@ import {
   TIMEOUT_MS,
   TOOL_NAME,
   TOOL_PARAMETERS,
-  main,
+  sendRequests,
 } from '../protocol/judge_protocol.mjs';
 
 const createClient = (request) =>
@@ -149,4 +149,5 @@ const PREPARE_BY_DIALECT = {
   'openai-responses': responses,
 };
 
-export const runProtocol = (document) => main(import.meta.url, PREPARE_BY_DIALECT, document);
+export const runProtocol = (document) =>
+  sendRequests(import.meta.url, PREPARE_BY_DIALECT, document);

@@ -6,6 +6,7 @@
 // response: an exception of the judge itself ends the program.
 
 import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 
 export const API_KEY = 'sk-of-a-judge';
 export const TIMEOUT_MS = 20_000; // how long a client may wait
@@ -102,8 +103,10 @@ async function readResponse({ streamChunks, readChunk, finish = () => {} }) {
   return response;
 }
 
-// The JSON document on stdin.
-export const readStdin = () => JSON.parse(readFileSync(0, 'utf8'));
+// The JSON documents on stdin, one a line.
+export async function* readDocuments() {
+  for await (const line of createInterface({ input: process.stdin })) yield JSON.parse(line);
+}
 
 // The protocol's JSON names of a request, as properties.
 const parseRequest = (url, { id, dialect, model, stream, say, tools }) => ({
@@ -116,9 +119,15 @@ const parseRequest = (url, { id, dialect, model, stream, say, tools }) => ({
   hasTools: tools,
 });
 
-// Sends the requests of a document, and prints one line for each; `judgeUrl` is the judge's own
-// import.meta.url.
-export async function main(judgeUrl, prepareByDialect, { url, asks } = readStdin()) {
+// Sends the requests of all documents; `judgeUrl` is the judge's own import.meta.url.
+export async function main(judgeUrl, prepareByDialect) {
+  for await (const document of readDocuments()) {
+    await sendRequests(judgeUrl, prepareByDialect, document);
+  }
+}
+
+// Sends the requests of a document, and prints one line for each.
+export async function sendRequests(judgeUrl, prepareByDialect, { url, asks }) {
   const abilities = JSON.parse(readFileSync(new URL('abilities.json', judgeUrl), 'utf8'));
   for (const fields of asks) {
     const request = parseRequest(url, fields);

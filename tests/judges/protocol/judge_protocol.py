@@ -1,8 +1,8 @@
 """The protocol that every Python judge speaks, and the response that a judge reports.
 
 A judge is a program that runs an official client; it knows nothing of llm-proxy.  `run` implements
-the protocol: one JSON document with all requests on stdin, one JSON line for each request on
-stdout.
+the protocol: on stdin, JSON lines with a URL and requests to it; on stdout, one JSON line for each
+request.
 
     PYTHONPATH=tests/judges/protocol python tests/judges/groq/judge.py < requests.json
 
@@ -184,11 +184,12 @@ def run(make_judge: Callable[[str], Callable[[JudgeRequest], JudgeResponse]]) ->
 
     `make_judge` takes the proxy's URL and returns the function that sends one request.
     """
-    document = json.load(sys.stdin)
-    send_request = make_judge(document["url"])
-    for fields in document["asks"]:
-        request = JudgeRequest.from_json(fields)
-        print(json.dumps(send_request(request).as_json(request.id)), flush=True)
+    for line in sys.stdin:
+        document = json.loads(line)
+        send_request = make_judge(document["url"])
+        for fields in document["asks"]:
+            request = JudgeRequest.from_json(fields)
+            print(json.dumps(send_request(request).as_json(request.id)), flush=True)
 
 
 def enum_value(value: Any) -> str | None:
