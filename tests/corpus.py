@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,8 @@ _DROPPED_HEADERS: Final = frozenset(
 
 _SHORT_BODY: Final = 4 * 8000 // 3
 """In characters of base64."""
+
+_DAILY_ROWS: Final = 100
 
 RAW: Final = _FOLDER / "raw"
 """The files that the exchanges were taken from, one folder for each repository."""
@@ -112,6 +115,12 @@ def rows() -> list[Row]:
 def short_rows() -> list[Row]:
     """The rows with a body of less than 8 kB, which are five of six; all in the thorough tier."""
     return [row for row in rows() if is_thorough() or len(row.body_base64) < _SHORT_BODY]
+
+
+def daily_rows(rows: Iterable[Row]) -> list[Row]:
+    """At most 100 of these rows, the same on every machine; all of them in a thorough run."""
+    chosen = sorted(rows, key=lambda row: row.id)  # an id is a hash
+    return chosen if is_thorough() else chosen[:_DAILY_ROWS]
 
 
 def read_timings() -> list[list[float]]:

@@ -19,7 +19,7 @@ import judge_runner
 import response_differences
 from corpus import Row
 from corpus_framing import with_framing
-from judge_runner import JudgeRequest, JudgeResponse
+from judge_runner import JudgeRequest, JudgeResponse, SendRequests
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.turns import Part, ToolCall, Turn
@@ -46,8 +46,9 @@ class ClientReading:
     """The types of provider-run tools whose calls the client reports; None: all."""
 
     def rows(self) -> list[Row]:
-        """The selected rows, framed as they were sent."""
-        return [with_framing(row) for row in corpus.rows() if self.selects(row)]
+        """The selected rows of this run, framed as they were sent."""
+        selected = [row for row in corpus.rows() if self.selects(row)]
+        return [with_framing(row) for row in corpus.daily_rows(selected)]
 
     def selects(self, row: Row) -> bool:
         """Whether a row is one of these."""
@@ -117,6 +118,9 @@ READINGS: Final = (
     ),
 )
 
+JUDGES: Final = tuple(dict.fromkeys(reading.judge for reading in READINGS))
+"""The clients that decode the corpus."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -138,8 +142,17 @@ class Comparison:
         return differing + ["status"] * (self.row.status >= 400 and status != self.row.status)
 
 
-async def compare(reading: ClientReading) -> list[Comparison]:
-    """Decode every row of a reading with the client and with our dialect."""
+async def compare(judge: str) -> list[tuple[ClientReading, list[Comparison]]]:
+    """Decode the rows of each reading of a client with the client and with our dialect."""
+    async with judge_runner.running_judge(judge) as send:
+        return [
+            (reading, await _compare_rows(reading, send))
+            for reading in READINGS
+            if reading.judge == judge
+        ]
+
+
+async def _compare_rows(reading: ClientReading, send: SendRequests) -> list[Comparison]:
     rows = {row.id: row for row in reading.rows()}
     requests = [
         JudgeRequest(row.id, reading.dialect, "m", f"row {row.id}", row.streaming)
@@ -152,7 +165,7 @@ async def compare(reading: ClientReading) -> list[Comparison]:
         await _send_row(connection, rows[match[1].decode()])
 
     async with upstream(serve) as server:
-        answers = await judge_runner.run_judge(reading.judge, server.url, requests)
+        answers = await send(server.url, requests)
     abilities = judge_runner.load_abilities(reading.judge)[reading.dialect]
     return [
         Comparison(

@@ -11,12 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from itertools import cycle, islice
 from random import Random
 from typing import Final
 
-from corpus import Row
+from corpus import Row, rows
 from llm_proxy.exchange import Request
 from llm_proxy.providers import provider_of_request
 from llm_proxy.routing import route_request
@@ -73,12 +74,13 @@ class Exchange:
         )
 
 
-def build_exchanges(rows: Iterable[Row]) -> list[Exchange]:
-    """The rows as exchanges; each file of the corpus is a session."""
+@cache
+def all_exchanges() -> list[Exchange]:
+    """All rows of the corpus as exchanges; each file of the corpus is a session."""
     sessions: dict[tuple[str, str], str] = {}
     counts: Counter[tuple[str, str]] = Counter()
     exchanges: list[Exchange] = []
-    for row in rows:
+    for row in rows():
         session = sessions.setdefault((row.repo, row.path), row.id)
         request = row.request
         provider_prefix = (

@@ -19,7 +19,7 @@ import corpus
 from corpus_comparison import row_response
 from corpus_framing import with_framing
 from llm_proxy import dialects
-from llm_proxy.dialects import Dialect, DialectResponse
+from llm_proxy.dialects import Completeness, Dialect, DialectResponse
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Turn
@@ -47,41 +47,40 @@ def count_events() -> tuple[Counts, Counts]:
     for row in corpus.rows():
         if not row.streaming:
             continue
-        dialect, response = (
-            dialects.dialect_of_request(row.request),
-            row_response(with_framing(row)),
-        )
-        if not dialect.decode_response(response):
+        dialect = dialects.dialect_of_request(row.request)
+        response = row_response(with_framing(row))
+        if not (turns := dialect.decode_response(response)):
             continue  # no dialect decodes this wire, or the stream has no content
         kinds = [event_kind(response.codec_name, message) for message in response.framed_messages]
         seen.update((dialect.name, kind) for kind in kinds)
-        unread_kinds = {kind for kind in kinds if (dialect.name, kind) not in read_kinds}
+        decoded = turns, dialect.completeness(response)
         read_kinds |= {
             (dialect.name, kind)
-            for kind in unread_kinds
-            if _affects_decoding(dialect, response, kinds, kind)
+            for kind in set(kinds)
+            if (dialect.name, kind) not in read_kinds
+            and _affects_decoding(dialect, response, decoded, kinds, kind)
         }
     return seen, Counter({key: count for key, count in seen.items() if key not in read_kinds})
 
 
 def _affects_decoding(
-    dialect: Dialect, response: DialectResponse, kinds: Sequence[str], tested_kind: str
+    dialect: Dialect,
+    response: DialectResponse,
+    decoded: tuple[tuple[Turn, ...], Completeness],
+    kinds: Sequence[str],
+    tested_kind: str,
 ) -> bool:
-    """Whether the events of this kind change the decoded response, or have content alone."""
+    """Whether the events of this kind have content alone, or change the decoded response."""
     pairs = list(zip(kinds, response.framed_messages, strict=True))
-    without = replace(
-        response, framed_messages=[message for kind, message in pairs if kind != tested_kind]
-    )
     alone = replace(
         response, framed_messages=[message for kind, message in pairs if kind == tested_kind]
     )
-    changed = dialect.decode_response(without) != dialect.decode_response(response)
-    completeness_changed = dialect.completeness(without) != dialect.completeness(response)
-    return (
-        changed
-        or completeness_changed
-        or any(_has_content(turn) for turn in dialect.decode_response(alone))
+    if any(_has_content(turn) for turn in dialect.decode_response(alone)):
+        return True
+    without = replace(
+        response, framed_messages=[message for kind, message in pairs if kind != tested_kind]
     )
+    return (dialect.decode_response(without), dialect.completeness(without)) != decoded
 
 
 def _has_content(turn: Turn) -> bool:

@@ -1,5 +1,7 @@
 """Tables about the corpus of real streams: `python tests/corpus_tables.py [TABLE ...]`.
 
+With LLM_PROXY_THOROUGH=1, the official clients read every row.
+
 TABLE is `outcomes` (which streams are complete, and why others are not), `events` (which ones our
 dialects ignore) or `clients` (do the official clients decode what we decode); without one, all
 three.
@@ -122,17 +124,15 @@ def event_table() -> Iterator[str]:
 def client_table() -> Iterator[str]:
     """The counts of equal and different rows by client, then each different row."""
     counts, differing = [], []
-    for reading in corpus_comparison.READINGS:
-        if reason := judge_runner.missing_reason(reading.judge):
+    for judge in corpus_comparison.JUDGES:
+        if reason := judge_runner.missing_reason(judge):
             yield reason
             continue
-        comparisons = asyncio.run(corpus_comparison.compare(reading))
-        differences = corpus_comparison.differing_rows(reading, comparisons)
-        same_count = len(comparisons) - len(differences)
-        counts.append(
-            (reading.judge, reading.dialect, len(comparisons), same_count, len(differences))
-        )
-        differing += [(reading.judge, *row, reason) for row, reason in sorted(differences.items())]
+        for reading, comparisons in asyncio.run(corpus_comparison.compare(judge)):
+            differences = corpus_comparison.differing_rows(reading, comparisons)
+            same_count = len(comparisons) - len(differences)
+            counts.append((judge, reading.dialect, len(comparisons), same_count, len(differences)))
+            differing += [(judge, *row, reason) for row, reason in sorted(differences.items())]
     yield from _markdown_table(("client", "dialect", "rows", "alike", "differ"), counts)
     yield ""
     yield from _markdown_table(("client", "wire", "id", "why"), differing, total=False)

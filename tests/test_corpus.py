@@ -15,8 +15,8 @@ from typing import Final
 
 import pytest
 
-from corpus import read_timings, rows
-from corpus_exchanges import Exchange, build_exchanges, send_all, upstream_script
+from corpus import read_timings
+from corpus_exchanges import Exchange, all_exchanges, send_all, upstream_script
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
@@ -151,10 +151,10 @@ def recorded_takes(folder: Path, selected: Iterable[Exchange]) -> list[Cassette]
 
 
 def sampled_exchanges(selected: list[Exchange]) -> list[Exchange]:
-    """Those of every third session, or all in a thorough run."""
+    """Those of every fifth session, or all in a thorough run."""
     assert len(selected) == EXCHANGE_COUNT
     return [
-        exchange for exchange in selected if is_thorough() or int(exchange.session, 16) % 3 == 0
+        exchange for exchange in selected if is_thorough() or int(exchange.session, 16) % 5 == 0
     ]
 
 
@@ -163,7 +163,7 @@ async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_fo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # thousands of calls; no crash is tested
-    selected = sampled_exchanges(build_exchanges(rows()))
+    selected = sampled_exchanges(all_exchanges())
     live_responses = await record_all(tmp_path, selected, [0])
     replayed_responses = await replay_all(tmp_path, selected, InstantPace())
     recorded = recorded_takes(tmp_path, selected)
@@ -217,7 +217,7 @@ async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_fo
 
 
 def test_the_upstream_cuts_inside_characters_and_inside_the_ends_of_events() -> None:
-    cuts = [piece[:1] for exchange in build_exchanges(rows()) for piece in exchange.pieces[1:]]
+    cuts = [piece[:1] for exchange in all_exchanges() for piece in exchange.pieces[1:]]
 
     assert sum(b"\x80" <= first < b"\xc0" for first in cuts) > 100
     assert sum(first == b"\n" for first in cuts) > 500
@@ -228,7 +228,7 @@ async def test_no_read_of_a_real_stream_is_replayed_before_its_time(
 ) -> None:
     first_by_wire = {
         exchange.row.wire: exchange
-        for exchange in build_exchanges(rows())
+        for exchange in all_exchanges()
         if exchange.row.streaming and exchange.take == 1
     }
     selected = list(first_by_wire.values())

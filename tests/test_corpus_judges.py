@@ -7,13 +7,16 @@ from typing import Any, Final
 
 import pytest
 
+import corpus
 import corpus_comparison
 import corpus_ignored_events
 import corpus_tables
 import judge_runner
-from corpus_comparison import ClientReading, Comparison, compare
+from case_tables import each_row
+from corpus_comparison import Comparison, compare
 from judge_runner import JudgeResponse
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
+from thoroughness import quick_or_thorough
 
 ROW_COUNTS: Final = {
     ("openai", "openai-chat"): 450,
@@ -50,25 +53,25 @@ MAX_LOST_SHARE: Final = 0.01
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "reading", corpus_comparison.READINGS, ids=lambda reading: f"{reading.judge} {reading.dialect}"
+    "judge",
+    [pytest.param(name, marks=judge_runner.marks(name)) for name in corpus_comparison.JUDGES],
 )
-async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(
-    reading: ClientReading,
-) -> None:
-    if reason := judge_runner.missing_reason(reading.judge):
+async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(judge: str) -> None:
+    if reason := judge_runner.missing_reason(judge):
         pytest.skip(reason)
-    expected_differences = json.loads(corpus_comparison.DIFFERENCES.read_bytes()).get(
-        reading.judge, {}
-    )
-    comparisons = await compare(reading)
+    expected_differences = json.loads(corpus_comparison.DIFFERENCES.read_bytes()).get(judge, {})
 
-    assert len(comparisons) == ROW_COUNTS[reading.judge, reading.dialect]
-    assert corpus_comparison.differing_rows(reading, comparisons) == {
-        (wire, row): reason
-        for wire, rows in expected_differences.items()
-        if wire in reading.wires
-        for row, reason in rows.items()
-    }
+    for reading, comparisons in await compare(judge):
+        row_count = ROW_COUNTS[judge, reading.dialect]
+        assert len(comparisons) == quick_or_thorough(min(100, row_count), row_count)
+        compared = {comparison.row.id for comparison in comparisons}
+        assert corpus_comparison.differing_rows(reading, comparisons) == {
+            (wire, row): reason
+            for wire, rows in expected_differences.items()
+            if wire in reading.wires
+            for row, reason in rows.items()
+            if row in compared
+        }
 
 
 @pytest.mark.long
@@ -121,7 +124,7 @@ FIELDS: Final = ("text", "reasoning", "calls", "finish", "usage", "error")
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize(
+@each_row(
     ("field", "changed_value"),
     [
         ("text", "It rains"),
@@ -136,7 +139,7 @@ FIELDS: Final = ("text", "reasoning", "calls", "finish", "usage", "error")
     ],
 )
 def test_a_changed_field_is_a_difference(field: str, changed_value: object) -> None:
-    row = corpus_comparison.READINGS[0].rows()[0]
+    row = corpus.rows()[0]
     same = Comparison(row, JudgeResponse(**CLIENT_ANSWER), EXPECTED_TURN, FIELDS)
     different = Comparison(
         row, JudgeResponse(**{**CLIENT_ANSWER, field: changed_value}), EXPECTED_TURN, FIELDS
