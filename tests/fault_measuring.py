@@ -42,11 +42,11 @@ _SCENARIO_DOCUMENT: Final[dict[str, Any]] = {
 }
 
 
-async def measure(columns: Sequence[str], folder: Path) -> Outcomes:
-    """Measure the outcomes of all rules with these SDKs; `folder` is for the proxy's files."""
+async def measure(columns: Sequence[str], folder: Path, cases: Sequence[Case] = CASES) -> Outcomes:
+    """Measure the outcomes of cases with these SDKs; `folder` is for the proxy's files."""
     scenario = folder / "fox.json"
     scenario.write_text(json.dumps(_SCENARIO_DOCUMENT))
-    rules = tuple(case_.rule for case_ in CASES if not case_.closes_listener)
+    rules = tuple(case_.rule for case_ in cases if not case_.closes_listener)
     measurement = Measurement(columns)
     async with proxy(
         "simulate",
@@ -56,18 +56,18 @@ async def measure(columns: Sequence[str], folder: Path) -> Outcomes:
         silence=_SILENCE_S,
         faults=rules,
     ) as running:
-        await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_prompt])
+        await measurement.send_requests(running.url, [case_ for case_ in cases if case_.is_prompt])
         # A busy loop delays responses, so cases with timeouts run after the prompt ones.
-        await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_silent])
+        await measurement.send_requests(running.url, [case_ for case_ in cases if case_.is_silent])
         await wait_until(lambda: running.server.active_request_count == 0)
         entries = list(running.journal.entries)
-    for text in dict.fromkeys(case_.rule_text for case_ in CASES if case_.closes_listener):
+    for text in dict.fromkeys(case_.rule_text for case_ in cases if case_.closes_listener):
         async with proxy("simulate", folder, faults=(parse_rule(text),)) as running:
             await wait_until(lambda: not _is_listening(running.url))
             await measurement.send_requests(
-                running.url, [case_ for case_ in CASES if case_.rule_text == text]
+                running.url, [case_ for case_ in cases if case_.rule_text == text]
             )
-    return measurement.outcomes(entries)
+    return measurement.outcomes(cases, entries)
 
 
 class Measurement:
@@ -90,12 +90,12 @@ class Measurement:
         ):
             self._results |= results
 
-    def outcomes(self, entries: Sequence[JournalEntry]) -> Outcomes:
-        """The table cells of all cases; `entries` are the requests in the proxy's journal."""
+    def outcomes(self, cases: Sequence[Case], entries: Sequence[JournalEntry]) -> Outcomes:
+        """The table cells of these cases; `entries` are the requests in the proxy's journal."""
         received_counts = Counter(entry.session for entry in entries)
         skipped_sessions = {entry.session for entry in entries if _is_skipped(entry)}
         outcomes: Outcomes = {mode: {} for mode in MODES}
-        for case in CASES:
+        for case in cases:
             requests = [
                 request for column in self._columns for request in _requests(column, [case])
             ]
