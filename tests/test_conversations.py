@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from conversation_requests import (
     ANSWER_SCHEMA,
     ARGUMENTS,
@@ -55,7 +56,7 @@ def without_system_messages(conversation: Conversation) -> Conversation:
 
 
 @pytest.mark.shows("000-24", "000-29", "000-31", "000-42")
-@pytest.mark.parametrize("name", CONVERSATION_CASES)
+@each_row("name", CONVERSATION_CASES)
 def test_the_same_is_read_from_every_dialect(name: str) -> None:
     request, expected = CONVERSATION_CASES[name]
 
@@ -160,7 +161,7 @@ def test_every_chat_dialect_has_a_case() -> None:
     )
 
 
-@pytest.mark.parametrize("name", PROMPT_CASES)
+@each_row("name", PROMPT_CASES)
 def test_a_prompt_is_a_user_message(name: str) -> None:
     request, expected = PROMPT_CASES[name]
 
@@ -241,9 +242,7 @@ def test_consecutive_items_of_the_model_are_one_turn_of_a_response() -> None:
 
 
 @pytest.mark.shows("000-29")
-@pytest.mark.parametrize(
-    "build_request", [chat_request, ollama_request, cohere_request, anthropic_request]
-)
+@each_row("build_request", [chat_request, ollama_request, cohere_request, anthropic_request])
 def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(
     build_request: Any,
 ) -> None:
@@ -411,7 +410,7 @@ REASONING_SWITCHES: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
 
 
 @pytest.mark.shows("000-49")
-@pytest.mark.parametrize("name", REASONING_SWITCHES)
+@each_row("name", REASONING_SWITCHES)
 def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> None:
     on, off = REASONING_SWITCHES[name]
 
@@ -421,7 +420,7 @@ def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> Non
 
 
 @pytest.mark.shows("000-45")
-@pytest.mark.parametrize(
+@each_row(
     ("sent", "expected"), [(1, 1), (1.0, 1.0), (0, 0), (True, None), ("1", None), (None, None)]
 )
 def test_numbers_are_decoded_as_sent(sent: Json, expected: float | None) -> None:
@@ -430,7 +429,7 @@ def test_numbers_are_decoded_as_sent(sent: Json, expected: float | None) -> None
     assert (temperature, type(temperature)) == (expected, type(expected))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "expected"),
     [
         (chat_request(response_format={"type": "json_object"}), {}),
@@ -456,14 +455,13 @@ def test_numbers_are_decoded_as_sent(sent: Json, expected: float | None) -> None
         (cohere_request(response_format={"type": "json_object"}), {}),
         (converse_request(outputConfig={"effort": "low"}), None),
     ],
-    ids=lambda value: value.body.decode() if isinstance(value, Request) else "",
 )
 def test_the_response_format_is_decoded_as_a_schema(request_: Request, expected: Json) -> None:
     assert decode_conversation(request_).response_schema == expected
 
 
 @pytest.mark.shows("000-42")
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "names"),
     [
         (
@@ -533,7 +531,6 @@ def test_the_response_format_is_decoded_as_a_schema(request_: Request, expected:
             ["weather", "nova_grounding"],
         ),
     ],
-    ids=lambda value: dialect_of_request(value).name if isinstance(value, Request) else "",
 )
 def test_tools_are_known_by_their_names_and_built_in_ones_by_their_types(
     request_: Request, names: list[str]
@@ -565,7 +562,7 @@ def test_a_schema_in_googles_own_notation_is_decoded_as_json_schema() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "is_stored"),
     [
         (responses_request(input=""), True),
@@ -580,7 +577,7 @@ def test_some_providers_store_responses_by_default(request_: Request, is_stored:
 
 
 @pytest.mark.shows("000-29")
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "expected"),
     [
         (responses_request(input="", previous_response_id="resp_1"), ("resp_1", "")),
@@ -600,7 +597,7 @@ def test_the_continued_response_or_conversation_is_decoded(
 
 
 @pytest.mark.shows("000-31")
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "expected"),
     [
         (chat_request(messages=[{"role": "developer", "content": "a"}, SYSTEM_MESSAGE]), "a"),
@@ -643,15 +640,17 @@ NON_TURN_REQUESTS: Final = (
 )
 
 
-@pytest.mark.parametrize(
-    "request_", NON_TURN_REQUESTS, ids=lambda request: f"{request.method} {request.path}"
+@each_row(
+    "request_",
+    NON_TURN_REQUESTS,
+    ids=[f"{request.method} {request.path}" for request in NON_TURN_REQUESTS],
 )
 def test_a_request_for_no_turn_is_not_decoded(request_: Request) -> None:
     assert dialect_of_request(request_).decode_request(request_) is None
 
 
-@pytest.mark.parametrize("name", dialects.chat_dialects())
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("name", dialects.chat_dialects())
+@each_row("stream", [True, False])
 def test_a_sample_request_asks_for_the_first_turn(name: str, stream: bool) -> None:
     dialect = dialects.dialect_named(name)
 
@@ -698,7 +697,6 @@ REQUESTS: Final = {
 }
 
 
-@settings(max_examples=100)
 @given(
     request=st.sampled_from([*REQUESTS.values(), *NON_TURN_REQUESTS]),
     body=st.dictionaries(st.sampled_from(FIELD_NAMES), JSON, max_size=6),

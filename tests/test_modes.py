@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from case_tables import each_row
 from cassette_builders import HEAD, make_cassette
 from llm_proxy import misses
 from llm_proxy.actions import Action, Begin, Burst, Send
@@ -146,7 +147,7 @@ async def test_replay_plays_at_its_pace() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("after_last", "expected"),
     [
         ("repeat", ["s-1", "s-2", "s-2", "s-2"]),

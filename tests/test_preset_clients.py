@@ -22,6 +22,8 @@ from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from real_programs import Workspace, run_program
 
+pytestmark = pytest.mark.thorough
+
 DAYS: Final = ("2026-11-22", "2026-12-24")
 ZONES: Final = ("Etc/GMT-14", "Etc/GMT+12")
 """Time zones in which it is never the same day."""

@@ -17,6 +17,8 @@ from real_programs import CLAUDE_CODE, CODEX, Program, Workspace, run_program
 from stub_upstream import Upstream, upstream
 from task_provider import FILE_LINE, FINAL_TEXT, task_provider
 
+pytestmark = pytest.mark.thorough
+
 
 def program_param(
     program: Program,

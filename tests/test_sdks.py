@@ -13,6 +13,7 @@ import openai
 import pytest
 
 import sdk_clients
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette_views import cassette_outcome
 from provider_streams import (
@@ -32,6 +33,7 @@ from provider_streams import (
 )
 from sdk_clients import SdkCall
 from stub_upstream import Connection, Script, chunked, upstream
+from thoroughness import quick_or_thorough
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,34 +119,36 @@ CASES = (
 )
 
 
-def each_case() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-
-
-@each_case()
+@each_row("case", CASES, ids=[case.name for case in CASES])
 async def test_an_sdk_reads_the_replay_as_it_read_the_live_answer(
     case: Case, tmp_path: Path
 ) -> None:
-    async with upstream(case.provider) as live, proxy("record", tmp_path, live.url) as recording:
+    folder = tmp_path / case.name
+    async with (
+        upstream(case.provider) as live,
+        proxy("record", folder, live.url) as recording,
+    ):
         first = await case.send_request(recording.url, "hello", 0)
-    async with proxy("replay", tmp_path) as replaying:
+    async with proxy("replay", folder) as replaying:
         replayed = await case.send_request(replaying.url, "hello", 0)
 
     assert replayed == first
     assert not [fragment for fragment in case.expected_fragments if fragment not in str(first)]
-    assert [cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path)] == [
-        True
-    ]
+    assert [cassette_outcome(cassette).is_complete for cassette in load_cassettes(folder)] == [True]
     assert (len(live.requests), len(replaying.journal.misses)) == (1, 0)
 
 
-@each_case()
+@each_row("case", CASES, ids=[case.name for case in CASES])
 async def test_a_miss_is_raised_at_the_first_request_and_says_what_differs(
     case: Case, tmp_path: Path
 ) -> None:
-    async with upstream(case.provider) as live, proxy("record", tmp_path, live.url) as recording:
+    folder = tmp_path / case.name
+    async with (
+        upstream(case.provider) as live,
+        proxy("record", folder, live.url) as recording,
+    ):
         await case.send_request(recording.url, "hello", 0)
-    async with proxy("replay", tmp_path) as replaying:
+    async with proxy("replay", folder) as replaying:
         with pytest.raises(case.status_error_type) as raised:
             await case.send_request(replaying.url, "good bye", 2)
 
@@ -155,20 +159,20 @@ async def test_a_miss_is_raised_at_the_first_request_and_says_what_differs(
     assert "llm-proxy record" in message
 
 
-@each_case()
+@each_row("case", CASES, ids=[case.name for case in CASES])
 async def test_an_empty_library_says_to_record(case: Case, tmp_path: Path) -> None:
-    async with proxy("replay", tmp_path) as replaying:
+    async with proxy("replay", tmp_path / case.name) as replaying:
         with pytest.raises(case.status_error_type, match="llm-proxy record"):
             await case.send_request(replaying.url, "hello", 2)
 
     assert replaying.journal.counts.requests == 1
 
 
-@each_case()
+@each_row("case", CASES, ids=[case.name for case in CASES])
 async def test_an_unreachable_provider_raises_an_error_with_our_message(
     case: Case, tmp_path: Path, unreachable_url: str
 ) -> None:
-    async with proxy("record", tmp_path, unreachable_url) as recording:
+    async with proxy("record", tmp_path / case.name, unreachable_url) as recording:
         with pytest.raises(case.server_error_type) as raised:
             await case.send_request(recording.url, "hello", 0)
 
@@ -176,7 +180,7 @@ async def test_an_unreachable_provider_raises_an_error_with_our_message(
     message = str(raised.value)
     assert f"{unreachable_url}, cannot be reached" in message
     assert "--upstream" in message
-    assert load_cassettes(tmp_path) == []
+    assert load_cassettes(tmp_path / case.name) == []
 
 
 async def test_an_sdk_retries_an_unreachable_provider_as_it_does_without_us(
@@ -197,7 +201,7 @@ async def _echo(connection: Connection) -> None:
 
 
 async def test_parallel_questions_get_their_own_answers_twice(tmp_path: Path) -> None:
-    questions = [f"question {number}" for number in range(20)]
+    questions = [f"question {number}" for number in range(quick_or_thorough(8, 20))]
 
     async def send_all(url: str) -> list[list[Json]]:
         return list(
@@ -230,6 +234,7 @@ async def test_the_same_question_in_parallel_plays_every_take_once(tmp_path: Pat
     assert replayed == first == [f" {number}" for number in range(1, 7)]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     bool(sdk_clients.node_missing_reason()), reason=sdk_clients.node_missing_reason()
 )

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import sdk_conversations
+from case_tables import each_row
 from conversation_plans import ConversationPlan, SdkResponse
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
@@ -154,10 +155,10 @@ def shipped_run(
     return asyncio.run(_run_shipped(request.param, tmp_path_factory.mktemp("shipped")))
 
 
-each_mode = pytest.mark.parametrize("mode", MODES)
+each_mode = each_row("mode", MODES)
 
 
-@pytest.mark.parametrize("path", [FOLDER, MOCK], ids=["scenarios", "mock"])
+@each_row("path", [FOLDER, MOCK])
 def test_the_shipped_files_have_no_mistakes_or_warnings(path: Path) -> None:
     found = load_scenarios([path])
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import SCENARIO_HEADER, RoutedRequest
@@ -198,9 +199,7 @@ async def test_an_instruction_that_cannot_be_followed_is_one_warning(
 # Control pages
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"scenario":null}', b'{"scenario":7}', b"{}", b"[]", b"{", b""], ids=str
-)
+@each_row("body", [b'{"scenario":null}', b'{"scenario":7}', b"{}", b"[]", b"{", b""])
 async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> None:
     async with serve_scenarios(tmp_path, scenario_document(text_turn())) as simulator:
         request = build_http_request("/_proxy/sessions/s/scenario", body, method="PUT")
@@ -212,7 +211,7 @@ async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> 
     }
 
 
-@pytest.mark.parametrize("name", ["a%20b", "-a", "%C3%A9", "x" * 101])
+@each_row("name", ["a%20b", "-a", "%C3%A9", "x" * 101])
 async def test_a_scenario_is_chosen_only_for_a_valid_session_name(
     tmp_path: Path, name: str
 ) -> None:
@@ -226,7 +225,7 @@ async def test_a_scenario_is_chosen_only_for_a_valid_session_name(
     assert "' is no session name: use letters, digits" in json.loads(raw.body)["error"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "body"),
     [("PUT", b'{"scenario": ""}'), ("PUT", b'{"scenario":" "}'), ("DELETE", b"")],
 )
@@ -308,7 +307,7 @@ async def test_without_scenarios_every_dialect_answers_with_lorem_and_an_echo(
 
 
 @pytest.mark.shows("001-11")
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [("POST", "/nowhere"), ("GET", "/v1/chat/completions"), ("POST", "/v1/files")],
 )
@@ -326,7 +325,7 @@ async def test_an_unsimulated_path_is_answered_with_the_known_ones(
     assert live.requests == []
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b""], ids=str)
+@each_row("body", [b"{", b"[]", b"{}", b""])
 async def test_a_body_without_a_prompt_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
     async with serve_scenarios(tmp_path) as simulator:
         raw = await send_request(simulator.url, build_http_request("/v1/chat/completions", body))
