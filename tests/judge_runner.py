@@ -29,6 +29,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))  # not a package
 import judge_environments
+from checks import DAILY_JUDGES
 from judge_environments import Judge
 
 FOLDER: Final = Path(__file__).with_name("judges")
@@ -36,9 +37,6 @@ PROTOCOL: Final = FOLDER / "protocol"
 """Code shared by the Python judges."""
 sys.path.append(str(PROTOCOL))
 STAMP: Final = judge_environments.STAMP_FILE
-
-SDKS: Final = frozenset(("anthropic", "boto3", "cohere", "google-genai", "ollama", "openai"))
-"""The official SDKs for Python, which together have every dialect."""
 
 _TIMEOUT_S: Final = 400.0
 """Time limit in seconds for all requests of one run."""
@@ -90,8 +88,9 @@ def missing_reason(name: str) -> str:
 
 
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """The marks of a test with this judge: only a thorough run has others than `SDKS`."""
-    return () if name in SDKS else (pytest.mark.thorough,)
+    """The marks of a test with this judge: `thorough` if a daily run does not have it."""
+    is_daily = name in DAILY_JUDGES or not Judge(FOLDER / name).lock_file
+    return () if is_daily else (pytest.mark.thorough,)
 
 
 def follows_protocol(name: str) -> bool:
