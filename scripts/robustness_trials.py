@@ -89,7 +89,9 @@ async def _run_ending_trials(options: argparse.Namespace) -> bool:
                 continue
             trials = [Trial(case, client, seed, is_finishing) for seed in options.seeds]
             with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
-                async with trial_environment(Path(folder), case, finishing=is_finishing) as field:
+                async with trial_environment(
+                    Path(folder), stalls=case.stalls, finishing=is_finishing
+                ) as field:
                     await field.run(trials)
                 verdicts = judge_trials(Path(folder), field, trials)
             row_failures = [

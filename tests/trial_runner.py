@@ -92,14 +92,14 @@ class TrialEnvironment:
 
 @asynccontextmanager
 async def trial_environment(
-    folder: Path, case: Case, *, finishing: bool
+    folder: Path, *, stalls: bool, finishing: bool
 ) -> AsyncIterator[TrialEnvironment]:
     """Run an upstream that ends as each request specifies, behind a proxy that records to `folder`.
 
-    `case` is the case of all its trials.
+    `stalls` is whether all its trials stall; else none may.
     """
     environment = TrialEnvironment("")
-    idle = STALL_TIMEOUT_S if case.upstream_end == "stall" else _IDLE_TIMEOUT_S
+    idle = STALL_TIMEOUT_S if stalls else _IDLE_TIMEOUT_S
 
     async def script(connection: Connection) -> None:
         name = json.loads(connection.body)["messages"][0]["content"]

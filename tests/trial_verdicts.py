@@ -167,7 +167,7 @@ def _notice_delay(trial: Trial, environment: TrialEnvironment, noticed_at: float
     ended_at = environment.times_by_trial[trial.name].ended_at
     if not ended_at:  # the end was noticed before the upstream had finished
         return 0.0
-    if trial.case.upstream_end == "stall":
+    if trial.case.stalls:
         ended_at += STALL_TIMEOUT_S
     return (
         noticed_at

@@ -40,6 +40,11 @@ class Case:
     is_complete: bool = False
     """Whether the whole stream is sent, so that the outcome is complete."""
 
+    @property
+    def stalls(self) -> bool:
+        """Whether the upstream goes silent."""
+        return self.upstream_end == "stall"
+
 
 CASES: Final = (
     Case("chunked, clean", "chunked", "clean", Ending.CLEAN, "clean", is_complete=True),
