@@ -34,7 +34,9 @@ CLIENTS: tuple[Client, ...] = ("fast", "slow", "gone")
 MIB = 1024 * 1024
 
 
-@pytest.mark.parametrize("finishing", [False, True], ids=["cut as clients leave", "read to the end"])
+@pytest.mark.parametrize(
+    "finishing", [False, True], ids=["cut as clients leave", "read to the end"]
+)
 @pytest.mark.parametrize("stalls", [False, True], ids=["ends", "stalls"])
 async def test_every_ending_is_passed_on_and_recorded(
     tmp_path: Path, stalls: bool, finishing: bool

@@ -23,27 +23,45 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.hex())
-@pytest.mark.parametrize("position", FORGED)
-async def test_a_head_with_a_control_character_is_a_502_and_no_cassette(
-    tmp_path: Path, position: str, control: bytes
-) -> None:
-    async def send_forged_head(connection: Connection) -> None:
-        await connection.send(FORGED[position] % control + b"\r\n" + DONE_EVENT)
+async def test_a_head_with_a_control_character_is_a_502_and_no_cassette(tmp_path: Path) -> None:
+    controls = {
+        f"{position} with {control.hex()}": control for position in FORGED for control in CONTROLS
+    }
 
-    async with upstream(send_forged_head, chunked([chat_event("sound"), DONE_EVENT])) as provider:
+    async def send_requested_head(connection: Connection) -> None:
+        name = json.loads(connection.body)["messages"][0]["content"]
+        if name in controls:
+            head = FORGED[name.partition(" with ")[0]] % controls[name]
+            await connection.send(head + b"\r\n" + DONE_EVENT)
+        else:
+            await chunked([chat_event(name), DONE_EVENT])(connection)
+
+    async with upstream(send_requested_head) as provider:
         async with proxy("record", tmp_path, provider.url) as recording:
-            response = await send_request(recording.url, raw_chat_request())
-            next_response = await send_request(recording.url, raw_chat_request())
+            responses, next_responses = {}, {}
+            for name in controls:
+                responses[name] = await send_request(recording.url, raw_chat_request(name))
+                next_responses[name] = await send_request(
+                    recording.url, raw_chat_request(f"after {name}")
+                )
 
-    assert (response.status, response.ending) == (502, "clean")
-    assert json.loads(response.body)["error"]["type"] == "upstream_failed"
-    assert control not in response.body
-    assert control not in repr(response.headers).encode("latin-1")
-    assert (next_response.status, next_response.body) == (200, chat_event("sound") + DONE_EVENT)
-    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [
-        chat_event("sound") + DONE_EVENT
-    ]
+    received = {
+        name: (response.status, response.ending, json.loads(response.body)["error"]["type"])
+        for name, response in responses.items()
+    }
+    assert received == dict.fromkeys(controls, (502, "clean", "upstream_failed"))
+    assert {
+        name for name, response in responses.items() if controls[name] in response.body
+    } == set()
+    assert {
+        name
+        for name, response in responses.items()
+        if controls[name] in repr(response.headers).encode("latin-1")
+    } == set()
+    sound = {name: chat_event(f"after {name}") + DONE_EVENT for name in controls}
+    assert {name: response.body for name, response in next_responses.items()} == sound
+    recorded = [cassette.response_body for cassette in load_cassettes(tmp_path)]
+    assert sorted(recorded) == sorted(sound.values())
     assert not list((tmp_path / "spool").glob("*"))
 
 

@@ -10,10 +10,12 @@ import pytest
 from kill_trials import KillVerdict, run_kill_trial
 
 CONCURRENT_KILLS = 4
-KILLS = 20
+SEEDS = range(0, 20, CONCURRENT_KILLS)
 
 
-@pytest.mark.parametrize("first", range(0, KILLS, CONCURRENT_KILLS))
+@pytest.mark.parametrize(
+    "first", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.thorough) for seed in SEEDS[1:])]
+)
 async def test_a_kill_loses_nothing_that_had_arrived_50_ms_before(
     tmp_path: Path, first: int
 ) -> None:

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy, settings
 from llm_proxy.shell.running import serving
 from llm_proxy.shell.running.proxy import RunningProxy
@@ -22,6 +23,7 @@ from llm_proxy.shell.upstream.connection import UpstreamProtocol
 from llm_proxy.shell.upstream.pump import ResponsePump
 from raw_http import RawResponse, build_http_request, send_request
 from stub_upstream import Connection, fixed_length, upstream
+from thoroughness import quick_or_thorough
 from waiting import wait_until
 
 SurplusTiming = Literal["before", "with", "after", "idle"]
@@ -55,6 +57,13 @@ ANSWERS: Final = {
     "HEAD": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
 }
 BODILESS: Final = ("204", "304", "HEAD")
+SURPLUS_BY_ANSWER: Final = {
+    answer: quick_or_thorough(names, tuple(SURPLUS))
+    for answer, names in {
+        **dict.fromkeys(ANSWERS, ("a response", "a blank line")),
+        **dict.fromkeys(("length", "chunked"), tuple(SURPLUS)),
+    }.items()
+}
 
 
 @dataclass
@@ -124,27 +133,26 @@ async def send_three_requests(
 
 
 @pytest.mark.parametrize("timing", ["with", "after", "idle"])
-@pytest.mark.parametrize("answer", ANSWERS)
+@each_row(
+    "answer, name",
+    [(answer, name) for answer, names in SURPLUS_BY_ANSWER.items() for name in names],
+)
 async def test_every_request_gets_its_own_answer_and_every_answer_is_recorded(
-    tmp_path: Path, answer: str, timing: SurplusTiming
+    tmp_path: Path, answer: str, name: str, timing: SurplusTiming
 ) -> None:
-    mismatches = []
-    for name, surplus in SURPLUS.items():
-        folder = tmp_path / name.replace(" ", "-")
-        async with (
-            run_surplus_provider(answer, surplus, timing) as provider,
-            proxy("record", folder, provider.url) as recording,
-        ):
-            answers = await send_three_requests(recording, provider)
-        expected = [b"" if answer in BODILESS else b"/v1/%d" % number for number in range(3)]
-        recorded = sorted(cassette.response_body for cassette in load_cassettes(folder))
-        if [item.body for item in answers] != expected or recorded != expected:
-            mismatches.append((name, [item.body for item in answers], recorded))
-        assert recording.journal.recording_failures == []
-    assert mismatches == []
+    folder = tmp_path / answer / name
+    async with (
+        run_surplus_provider(answer, SURPLUS[name], timing) as provider,
+        proxy("record", folder, provider.url) as recording,
+    ):
+        answers = await send_three_requests(recording, provider)
+    expected = [b"" if answer in BODILESS else b"/v1/%d" % number for number in range(3)]
+    recorded = sorted(cassette.response_body for cassette in load_cassettes(folder))
+    assert ([item.body for item in answers], recorded) == (expected, expected)
+    assert recording.journal.recording_failures == []
 
 
-@pytest.mark.parametrize("surplus", SURPLUS.values(), ids=SURPLUS)
+@each_row("surplus", SURPLUS.values(), ids=SURPLUS)
 async def test_an_answer_that_comes_before_its_request_is_a_502(
     tmp_path: Path, surplus: bytes
 ) -> None:
@@ -221,8 +229,8 @@ async def test_a_kept_connection_without_surplus_is_reused(tmp_path: Path) -> No
 # --- heads with an invalid status -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("head", "reason"),
+@each_row(
+    "head, reason",
     [
         (
             "101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x",
@@ -283,8 +291,8 @@ async def test_an_answer_without_a_recording_is_reported_and_exit_code_1(
     assert "lost: 1 recording" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("is_tls", "has_served", "received", "expected"),
+@each_row(
+    "is_tls, has_served, received, expected",
     [
         (False, False, FORGED_RESPONSE, FORGED_RESPONSE[:16]),
         (False, True, FORGED_RESPONSE, FORGED_RESPONSE[:16]),
