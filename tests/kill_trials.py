@@ -2,7 +2,8 @@
 
 Used by `test_kill.py` and by `scripts/torture`.  Several clients read numbered messages through
 a real `llm-proxy record`; each notes when it had received how many bytes.  Every message that a
-client had received at least 50 ms before the kill must be in the library after `recover`.
+client had received at least 50 ms before the kill must be in the library after `recover`.  Time in
+which the proxy waited for a CPU does not count: on a busy machine it gets none for that long.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cli_process import running_server
+from forked_commands import Process
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
@@ -86,15 +89,61 @@ async def run_kill_trial(folder: Path, seed: int) -> KillVerdict:
                 for client_number in range(_CLIENT_COUNT)
             ]
             await wait_until(lambda: bool(streams))
-            await asyncio.sleep(rng.uniform(0.02, 0.7))
-            killed_at = asyncio.get_running_loop().time()
+            cpu_waits: list[tuple[float, float]] = []
+            run_s = rng.uniform(0.02, 0.7)
+            await wait_until(lambda: _note_cpu_wait(running.process.pid, cpu_waits) >= run_s)
+            deadline = await _stop(running.process, cpu_waits)
             running.process.kill()
             await running.process.wait()
         for client in clients:
             client.cancel()
             with suppress(asyncio.CancelledError):
                 await client
-    return _judge(folder, seed, streams, killed_at - SURVIVAL_DELAY_S)
+    return _judge(folder, seed, streams, deadline)
+
+
+def _note_cpu_wait(pid: int, cpu_waits: list[tuple[float, float]]) -> float:
+    """Note the time, and how long the process has waited for a CPU until then.
+
+    Returns the seconds since the first note in which it did not wait.
+    """
+    cpu_waits.append((asyncio.get_running_loop().time(), _cpu_wait_s(pid)))
+    (first_at, first_wait_s), (at, wait_s) = cpu_waits[0], cpu_waits[-1]
+    return at - first_at - (wait_s - first_wait_s)
+
+
+async def _stop(process: Process, cpu_waits: list[tuple[float, float]]) -> float:
+    """Stop the process for good, as a kill does, and return by when a message had to arrive.
+
+    After that time the process was not waiting for a CPU for `SURVIVAL_DELAY_S`.  A wait that is
+    not over yet counts in no statistics, so the process is stopped before it is killed.
+    """
+    stopped_at = asyncio.get_running_loop().time()
+    process.send_signal(signal.SIGSTOP)
+    await wait_until(lambda: _is_stopped(process.pid))
+    last_wait_s = _cpu_wait_s(process.pid)
+    return max(
+        (
+            at
+            for at, wait_s in cpu_waits
+            if stopped_at - at - (last_wait_s - wait_s) >= SURVIVAL_DELAY_S
+        ),
+        default=0.0,
+    )
+
+
+def _cpu_wait_s(pid: int) -> float:
+    """Seconds for which the threads of a process have waited for a CPU; 0 where unknown."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process has been stopped; True where unknown."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    except OSError:
+        return True
 
 
 def _numbered_messages(seed: int) -> Callable[[Connection], Awaitable[None]]:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from kill_trials import KillVerdict, run_kill_trial
+from thoroughness import quick_or_thorough
 
-CONCURRENT_KILLS = 4
-SEEDS = range(0, 20, CONCURRENT_KILLS)
+CONCURRENT_KILLS = quick_or_thorough(1, 4)
+KILLS = quick_or_thorough(1, 20)
 
 
-@pytest.mark.parametrize(
-    "first", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.thorough) for seed in SEEDS[1:])]
-)
+@pytest.mark.parametrize("first", range(0, KILLS, CONCURRENT_KILLS))
 async def test_a_kill_loses_nothing_that_had_arrived_50_ms_before(
     tmp_path: Path, first: int
 ) -> None:
