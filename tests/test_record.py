@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.pacing import InstantPace
@@ -287,7 +288,7 @@ async def test_an_exchange_of_no_known_dialect_is_recorded_and_replayed_unchange
     assert body == request.partition(b"\r\n\r\n")[2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "shape"),
     [
         ("/v1/chat/completions", ["error", "message"]),
@@ -334,26 +335,20 @@ async def test_a_library_that_cannot_be_written_costs_the_recording_and_not_the_
     assert list((tmp_path / "spool").glob("*.spool"))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_the_upstream_request_and_the_cassette_have_the_exact_path_of_the_client(
+    tmp_path: Path,
+) -> None:
+    paths = [
         "//openai/deployments/d/chat/completions",
         "/v1/agents/completions",
         "/v1/prompts/pp-1/completions",
         "/v1/rerank",
-    ],
-)
-async def test_the_upstream_request_has_the_exact_path_of_the_client(
-    tmp_path: Path, path: str
-) -> None:
-    heads: list[bytes] = []
-
-    async def script(connection: Connection) -> None:
-        heads.append(connection.head)
-        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-    async with upstream(script) as provider, proxy("record", tmp_path, provider.url) as recording:
-        await send_request(recording.url, build_http_request(path, b"{}"))
-    [cassette] = load_cassettes(tmp_path)
-    assert heads[0].partition(b" HTTP/")[0] == b"POST " + path.encode()
-    assert cassette.request.path == path
+    ]
+    async with upstream(fixed_length(b"{}")) as provider:
+        async with proxy("record", tmp_path, provider.url) as recording:
+            for path in paths:
+                await send_request(recording.url, build_http_request(path, b"{}"))
+    assert [head.partition(b" HTTP/")[0] for head, _ in provider.requests] == [
+        b"POST " + path.encode() for path in paths
+    ]
+    assert sorted(cassette.request.path for cassette in load_cassettes(tmp_path)) == paths

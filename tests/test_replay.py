@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from case_tables import each_row
 from cli_process import environment
 from in_process_proxy import proxy
 from llm_proxy.exchange import Ending, ResponseHead
@@ -37,9 +38,11 @@ from stored_cassettes import (
     text_response,
     write_cassettes,
 )
+from thoroughness import quick_or_thorough
 from waiting import wait_for_first_line, wait_until
 
 INSTANT = InstantPace()
+REPLAYS = quick_or_thorough(50, 200)
 
 
 async def _response_bodies(url: str, requests: Sequence[bytes]) -> list[bytes]:
@@ -190,7 +193,7 @@ class TestSessions:
         assert raw.status == 424
         assert "belongs to session a (asked: b)" in _message(raw)
 
-    @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "%2e%2e", "a%20b", "x" * 101, "é"])
+    @each_row("name", ["a/b", "..", ".hidden", "%2e%2e", "a%20b", "x" * 101, "é"])
     async def test_what_is_no_session_name_is_refused(self, tmp_path: Path, name: str) -> None:
         request = raw_chat_request("hi", f"x-llm-proxy-session: {name}")
         async with proxy("replay", tmp_path) as replaying:
@@ -235,7 +238,7 @@ class TestPartialTakes:
     def test_every_ending_that_is_not_clean_is_in_the_table(self) -> None:
         assert {ending for ending, *_ in ENDINGS} == set(Ending) - {Ending.CLEAN}
 
-    @pytest.mark.parametrize(("ending", "framing", "client_ending"), ENDINGS)
+    @each_row(("ending", "framing", "client_ending"), ENDINGS)
     async def test_a_partial_take_ends_as_it_ended(
         self, tmp_path: Path, ending: Ending, framing: str, client_ending: str
     ) -> None:
@@ -411,7 +414,7 @@ class TestPace:
         assert (raw.status, raw.header("retry-after")) == (429, "5")
 
 
-async def test_two_hundred_replays_at_once_are_all_right_and_leave_nothing_behind(
+async def test_many_replays_at_once_are_all_right_and_leave_nothing_behind(
     tmp_path: Path,
 ) -> None:
     write_cassettes(tmp_path, raw_chat_request(), HUNDRED_EVENTS)
@@ -419,7 +422,7 @@ async def test_two_hundred_replays_at_once_are_all_right_and_leave_nothing_behin
     async with proxy("replay", tmp_path) as replaying:
         before = _open_resources()
         responses = await asyncio.gather(
-            *(send_request(replaying.url, raw_chat_request()) for _ in range(200))
+            *(send_request(replaying.url, raw_chat_request()) for _ in range(REPLAYS))
         )
         assert {(raw.body, raw.ending, len(raw.chunks)) for raw in responses} == {
             (expected, "clean", 101)
@@ -456,7 +459,7 @@ class TestMisses:
             raw = await send_request(replaying.url, raw_chat_request())
         assert f"{tmp_path / 'cassettes'} holds none" in _message(raw)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("path", "shape"),
         [
             ("/v1/chat/completions", ["error", "message"]),

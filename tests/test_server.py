@@ -19,6 +19,7 @@ from aiohttp.http import StreamWriter
 from aiohttp.http_exceptions import BadStatusLine
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
+from case_tables import each_row
 from in_process_proxy import proxy
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.miss_report import MissReport
@@ -85,7 +86,7 @@ OTHER_HOSTS = [
 
 
 class TestHosts:
-    @pytest.mark.parametrize("host", OTHER_HOSTS)
+    @each_row("host", OTHER_HOSTS)
     async def test_a_name_that_is_not_ours_is_refused(
         self, replaying: RunningProxy, host: str
     ) -> None:
@@ -97,7 +98,7 @@ class TestHosts:
         assert "--allow-host" in _refusal_message(raw)
         assert raw.header("connection") == "close"
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("host", "name"),
         [("127.0.0.1:1", "127.0.0.1"), ("LocalHost", "localhost"), ("[::1]:1", "::1")],
     )
@@ -118,14 +119,14 @@ class TestHosts:
                 await send_request(replaying.url, _models_request_for("127.0.0.1:1"))
             ).status == 424
 
-    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "[::1]", "127.0.0.2"])
+    @each_row("host", ["127.0.0.1", "localhost", "LocalHost", "[::1]", "127.0.0.2"])
     async def test_our_own_names_are_served(self, replaying: RunningProxy, host: str) -> None:
         port = replaying.url.rpartition(":")[2]
         assert (
             await send_request(replaying.url, _models_request_for(f"{host}:{port}"))
         ).status == 424
 
-    @pytest.mark.parametrize("host", ["box", "BOX", "box:8080", "box:80"])
+    @each_row("host", ["box", "BOX", "box:8080", "box:80"])
     async def test_an_allowed_name_is_served_under_any_port(
         self, tmp_path: Path, host: str
     ) -> None:
@@ -133,7 +134,7 @@ class TestHosts:
             assert (await send_request(replaying.url, _models_request_for(host))).status == 424
             assert (await send_request(replaying.url, _models_request_for("other"))).status == 421
 
-    @pytest.mark.parametrize(
+    @each_row(
         "request_",
         [
             MODELS_REQUEST_LINE + b"\r\n",
@@ -150,7 +151,7 @@ class TestHosts:
 
 
 class TestTargets:
-    @pytest.mark.parametrize(
+    @each_row(
         "target",
         [
             b"GET http://evil.example/v1/models",
@@ -167,7 +168,7 @@ class TestTargets:
         assert (raw.status, rest) == (400, b"")
         assert "this is no forward proxy" in _refusal_message(raw)
 
-    @pytest.mark.parametrize("target", ["//evil.example/x", "/@x", "/~openai", "/a/../b", "/%zz"])
+    @each_row("target", ["//evil.example/x", "/@x", "/~openai", "/a/../b", "/%zz"])
     async def test_a_strange_path_is_a_path(self, replaying: RunningProxy, target: str) -> None:
         raw = await send_request(replaying.url, build_http_request(target, b"", method="GET"))
         assert raw.status == 424
@@ -185,7 +186,7 @@ class TestTargets:
                 )
                 assert raw.body == target.encode()
 
-    @pytest.mark.parametrize("byte", [b"\xff", "é".encode(), b"\x00", b"\x7f"])
+    @each_row("byte", [b"\xff", "é".encode(), b"\x00", b"\x7f"])
     async def test_bytes_that_no_target_may_hold_are_refused(
         self, replaying: RunningProxy, byte: bytes
     ) -> None:
@@ -201,7 +202,7 @@ async def _echo_target(connection: Connection) -> None:
 
 
 class TestBrowsers:
-    @pytest.mark.parametrize(
+    @each_row(
         "headers",
         [
             ["Origin: https://evil.example"],
@@ -212,7 +213,6 @@ class TestBrowsers:
             ["Sec-Fetch-Site: same-site"],
             ["Origin: https://evil.example", "Sec-Fetch-Site: same-origin"],
         ],
-        ids=", ".join,
     )
     async def test_a_web_page_is_refused_before_anything_is_done(
         self, tmp_path: Path, headers: list[str]
@@ -227,14 +227,13 @@ class TestBrowsers:
         assert raw.header("access-control-allow-origin") is None
         assert live.requests == []
 
-    @pytest.mark.parametrize(
+    @each_row(
         "headers",
         [
             ["Sec-Fetch-Site: none"],
             ["Sec-Fetch-Site: same-origin"],
             ["Origin: https://good.example", "Sec-Fetch-Site: cross-site"],
         ],
-        ids=", ".join,
     )
     async def test_the_address_bar_and_an_allowed_origin_are_served(
         self, tmp_path: Path, headers: list[str]
@@ -245,7 +244,7 @@ class TestBrowsers:
                 await send_request(replaying.url, raw_chat_request("hi", *headers))
             ).status == 424
 
-    @pytest.mark.parametrize("origin", ["https://good.example.evil", "https://GOOD.example"])
+    @each_row("origin", ["https://good.example.evil", "https://GOOD.example"])
     async def test_an_origin_is_allowed_to_the_letter(self, tmp_path: Path, origin: str) -> None:
         origins = frozenset({"https://good.example"})
         async with proxy("replay", tmp_path, allow_origins=origins) as replaying:
@@ -302,7 +301,7 @@ class TestExpectations:
             raw = await client.read_response()
         assert raw.body == response_bodies([text_response("hello")])[0]
 
-    @pytest.mark.parametrize("expected", [b"200-ok", b"h\xff\xc3\xa9llo", b"100-continue, more"])
+    @each_row("expected", [b"200-ok", b"h\xff\xc3\xa9llo", b"100-continue, more"])
     async def test_any_other_expectation_fails(
         self, replaying: RunningProxy, expected: bytes
     ) -> None:
@@ -311,7 +310,7 @@ class TestExpectations:
         assert (raw.status, rest) == (417, b"")
         assert "100-continue" in _refusal_message(raw)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("header", "status"),
         [(b"Origin: https://evil.example", 403), (b"Upgrade: websocket", 426)],
     )
@@ -331,10 +330,8 @@ class TestExpectations:
 
 
 class TestBodies:
-    @pytest.mark.parametrize("is_sent_late", [False, True], ids=["at once", "after the head"])
-    @pytest.mark.parametrize(
-        "chunk", [b"zz\r\n", b"-1\r\n", b"5\r\nhelloXX\r\n", b"\r\n\r\n", b"1;" + b"\0" * 9]
-    )
+    @each_row("is_sent_late", [False, True], ids=["at once", "after the head"])
+    @each_row("chunk", [b"zz\r\n", b"-1\r\n", b"5\r\nhelloXX\r\n", b"\r\n\r\n", b"1;" + b"\0" * 9])
     async def test_a_malformed_chunk_is_reported_at_once(
         self, replaying: RunningProxy, chunk: bytes, is_sent_late: bool
     ) -> None:
@@ -477,7 +474,7 @@ AMBIGUOUS_HEADERS = [
 
 
 class TestFraming:
-    @pytest.mark.parametrize("headers", AMBIGUOUS_HEADERS, ids=repr)
+    @each_row("headers", AMBIGUOUS_HEADERS)
     async def test_an_ambiguously_framed_request_is_not_forwarded(
         self, tmp_path: Path, headers: tuple[bytes, ...]
     ) -> None:
@@ -497,7 +494,7 @@ class TestFraming:
         assert raw.status == 400
         assert "HTTP/1.0 has no Transfer-Encoding" in _refusal_message(raw)
 
-    @pytest.mark.parametrize(
+    @each_row(
         "garbage",
         [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n", b"\x00" * 100],
         ids=["TLS", "words", "zeros"],
@@ -511,7 +508,7 @@ class TestFraming:
             await client.send(HEALTH_REQUEST)
             assert (await client.read_response()).status == 200
 
-    @pytest.mark.parametrize(
+    @each_row(
         "garbage",
         [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -589,7 +586,7 @@ def _recorded_answer(framing: str, body: bytes = b"", status: int = 200) -> Stor
 
 
 class TestConnections:
-    @pytest.mark.parametrize(
+    @each_row(
         ("answer", "alive"),
         [
             (_recorded_answer("chunked", b"in chunks"), True),
@@ -624,7 +621,7 @@ class TestConnections:
         )
         assert (raw.status, raw.header("connection"), rest) == (424, "close", b"")
 
-    @pytest.mark.parametrize(
+    @each_row(
         "path", ["/v1/models", "/_proxy/health", "/_proxy/nothing"], ids=["miss", "page", "no page"]
     )
     async def test_an_answer_to_head_has_the_length_and_not_the_body(
@@ -649,8 +646,8 @@ class TestConnections:
             assert (raw.status, raw.header("content-length")) == (200, "4711")
             assert await _is_alive(client)
 
-    @pytest.mark.parametrize("mode", ["replay", "auto", "simulate"])
-    @pytest.mark.parametrize("path", ["/", "/api/hello", "/~anthropic"])
+    @each_row("mode", ["replay", "auto", "simulate"])
+    @each_row("path", ["/", "/api/hello", "/~anthropic"])
     async def test_a_connectivity_probe_is_answered_and_is_no_miss(
         self, tmp_path: Path, mode: ModeName, path: str
     ) -> None:
@@ -691,7 +688,7 @@ class TestConnections:
             await client.send(HEALTH_REQUEST * 100)
             assert {(await client.read_response()).status for _ in range(100)} == {200}
 
-    @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+    @each_row("framing", ["chunked", "length", "close"])
     async def test_a_client_of_http_1_0_gets_no_chunks(self, tmp_path: Path, framing: str) -> None:
         answer = _recorded_answer(framing, b"plainly")
         write_cassettes(tmp_path, build_http_request("/thing", b"", method="GET"), answer)

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from bedrock_requests import (
     CONVERSE_BODY,
     CONVERSE_PATH,
@@ -15,6 +13,7 @@ from bedrock_requests import (
     folder_bytes,
     parse_header_fields,
 )
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.shell.running.proxy import ModeName
 from raw_http import build_http_request, send_request
@@ -23,7 +22,7 @@ from stub_upstream import fixed_length, upstream
 ANSWER: Final = fixed_length(b"{}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS),
@@ -35,7 +34,7 @@ ANSWER: Final = fixed_length(b"{}")
     ],
     ids=["SigV4", "SigV4a", "in the query", "by the provider's name"],
 )
-@pytest.mark.parametrize("mode", ["record", "auto"])
+@each_row("mode", ["record", "auto"])
 async def test_a_signed_request_that_would_go_live_is_refused_with_advice(
     tmp_path: Path, mode: ModeName, request_: bytes
 ) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -30,6 +31,7 @@ from llm_proxy.shell.upstream.pump import ResponsePump
 from raw_http import RawResponse, build_http_request, open_line, send_request
 from stored_cassettes import route_raw_request
 from stub_upstream import Connection, Script, Upstream, chunked, fixed_length, upstream
+from thoroughness import quick_or_thorough
 from waiting import wait_until
 
 STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3\xbc\xc3\x9fe"}}]}\n\n' * 20
@@ -81,14 +83,14 @@ TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@each_row("target", TARGETS)
 async def test_the_target_reaches_the_provider_as_it_was_sent(tmp_path: Path, target: str) -> None:
     live, raw = await _record_once(tmp_path, _bodiless_request(target), fixed_length(b"{}"))
     assert raw.status == 200
     assert live.requests[0][0].split(b"\r\n")[0] == f"GET {target} HTTP/1.1".encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "target", "expected_target"),
     [
         ("/v1", "/v1/models", "/v1/models"),
@@ -407,7 +409,7 @@ def _free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "error_message"),
     [
         ("/v1/chat/completions", lambda document: document["error"]["message"]),
@@ -776,8 +778,8 @@ def _boundaries(pieces: list[bytes]) -> list[int]:
     return list(accumulate(map(len, pieces)))
 
 
-async def test_ten_thousand_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -> None:
-    pieces = [b"data: %d\n\n" % number for number in range(10_000)]
+async def test_thousands_of_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -> None:
+    pieces = [b"data: %d\n\n" % number for number in range(quick_or_thorough(2000, 10_000))]
     _, raw = await _record_once(tmp_path, CHAT, chunked([*pieces, DONE]))
     [cassette] = load_cassettes(tmp_path)
     assert raw.body == cassette.response_body == b"".join([*pieces, DONE])

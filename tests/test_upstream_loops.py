@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import Mock
 
-import pytest
 from multidict import CIMultiDict
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.shell.upstream import connection
 from llm_proxy.shell.upstream.connection import UpstreamProtocol
@@ -67,7 +67,7 @@ async def test_a_status_508_of_a_provider_is_a_normal_response(tmp_path: Path) -
     assert len(load_cassettes(tmp_path)) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("identity", "received", "expected"),
     [
         ("llm-proxy-fedcba9876543210", [], ["1.1 llm-proxy-fedcba9876543210"]),
@@ -88,7 +88,7 @@ def test_via_entries_of_llm_proxy_stay_on_this_machine(
     assert headers["accept"] == "*/*"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("peer", "own", "is_here"),
     [
         ("127.0.0.1", "127.0.0.1", True),
