@@ -2,8 +2,9 @@
 
 Endings: every way in which an upstream can end, against clients that read, that are slow, and
 that leave; a notice is how long it took until that was known.  Kills: `kill -9` of a real
-`llm-proxy record` at random moments.  The test suite runs the same trials with other seeds, 20
-of each; here there are as many as you like.  A failed trial names its seed.
+`llm-proxy record` at random moments.  The test suite runs the same trials with other seeds, one
+of each or, in a thorough run, 20; here there are as many as you like.  A failed trial names its
+seed.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _note_cpu_wait(pid: int, cpu_waits: list[tuple[float, float]]) -> float:
 
 
 async def _stop(process: Process, cpu_waits: list[tuple[float, float]]) -> float:
-    """Stop the process for good, as a kill does, and return by when a message had to arrive.
+    """Stop the process, as a kill does, and return by when messages must be stored.
 
     After that time the process was not waiting for a CPU for `SURVIVAL_DELAY_S`.  A wait that is
     not over yet counts in no statistics, so the process is stopped before it is killed.
