@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from fault_matrix import SILENCE_MS, Cell
+from fault_matrix import LIVE_SOURCES, SILENCE_MS, Cell, codec_of
 from llm_proxy.exchange import Framing
 from llm_proxy.faults.kind import (
     STREAM_CODECS,
@@ -18,7 +18,9 @@ from llm_proxy.faults.kind import (
     AtFraction,
     AtTime,
 )
+from llm_proxy.faults.rule import FaultRule
 from llm_proxy.framing import eventstream, sse
+from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.turns import FinishReason, Refusal, ToolCall, Turn
 from wire_capture import encode_chunk
 
@@ -527,29 +529,29 @@ _BODY_FRAMINGS: Final[Mapping[Framing, str]] = {
 }
 
 
-def expected_skip_reason(cell: Cell) -> str:
+def expected_skip_reason(source: ModeName, framing_name: str, rule: FaultRule) -> str:
     """The expected reason why the fault is not injected; empty where it is injected."""
-    kind, location = cell.rule.kind, cell.rule.location
-    is_whole_body = cell.codec not in STREAM_CODECS
-    body_framing: Framing = "chunked" if cell.unfaulted.is_chunked else "length"
+    kind, location, codec = rule.kind, rule.location, codec_of(framing_name)
+    is_whole_body = codec not in STREAM_CODECS
+    body_framing: Framing = "length" if is_whole_body else "chunked"
     if body_framing not in kind.allowed_framings:
         return f"{kind.name} has no meaning in {_BODY_FRAMINGS[body_framing]}"
-    if cell.codec not in kind.allowed_codecs:
-        body = "a whole body" if is_whole_body else f"a body of {cell.codec}"
+    if codec not in kind.allowed_codecs:
+        body = "a whole body" if is_whole_body else f"a body of {codec}"
         return f"{kind.name} has no meaning in {body}"
     needs_messages = isinstance(location, AtEvent) or (
         isinstance(location, AfterEvents) and location.event_count > 0
     )
     if is_whole_body and needs_messages:
         return "the body does not come in messages"
-    if isinstance(location, AtFraction) and not is_whole_body and cell.source in ("record", "auto"):
+    if isinstance(location, AtFraction) and not is_whole_body and source in LIVE_SOURCES:
         return "fraction= needs a body whose length is known beforehand"
-    return SKIPS.get((cell.rule.text, cell.framing), SKIPS.get((kind.name, cell.framing), ""))
+    return SKIPS.get((rule.text, framing_name), SKIPS.get((kind.name, framing_name), ""))
 
 
 def check_cell(cell: Cell) -> Problems:
     """The problems of a cell."""
-    expected_reason = expected_skip_reason(cell)
+    expected_reason = expected_skip_reason(cell.source, cell.framing, cell.rule)
     yield from difference("why it was skipped", cell.fault_record.skipped, expected_reason)
     if expected_reason or cell.fault_record.skipped:
         yield from check_unchanged(cell)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from wire_capture import WireCapture, capture_response
 
 SOURCES: Final[tuple[ModeName, ...]] = ("record", "auto", "replay", "simulate")
 """Live and recorded again, live where there is no recording, replayed, simulated."""
-LIVE_SOURCES: Final = ("record", "auto")
+LIVE_SOURCES: Final[tuple[ModeName, ...]] = ("record", "auto")
 SILENCE_MS: Final = 300.0
 """The longest silence, in ms."""
 REPLY: Final = "The quick brown fox jumps over the lazy dög, and höw."
@@ -86,6 +87,15 @@ REQUESTS: Final[Mapping[str, Request]] = {
 """A request for each framing of a response; `events` is SSE with event names."""
 
 
+Combination = tuple[ModeName, str, str]
+"""A source, a framing and a rule."""
+
+
+def codec_of(framing_name: str) -> str:
+    """The codec of a framing."""
+    return "sse" if framing_name == "events" else framing_name
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One fault on one response."""
@@ -109,7 +119,7 @@ class Cell:
 
     @property
     def codec(self) -> str:
-        return "sse" if self.framing == "events" else self.framing
+        return codec_of(self.framing)
 
     @property
     def fault_record(self) -> FaultRecord:
@@ -149,35 +159,38 @@ def session_name(framing_name: str, rule: str) -> str:
     return re.sub("[^a-z0-9.-]+", "-", f"{framing_name}-{rule}".lower())[:100]
 
 
-def run_matrix(folder: Path, rules: Iterable[str]) -> MatrixResults:
-    """Run every rule on every source and framing."""
-    return asyncio.run(_run_matrix(folder, tuple(rules)))
+def all_combinations(rules: Iterable[str]) -> Iterator[Combination]:
+    """Every rule on every source and framing."""
+    return itertools.product(SOURCES, REQUESTS, rules)
 
 
-async def _run_matrix(folder: Path, rules: tuple[str, ...]) -> MatrixResults:
+async def run_matrix(folder: Path, combinations: Iterable[Combination]) -> MatrixResults:
+    """Run these combinations."""
     proxy_options: dict[str, Any] = {
         "fault_header": True,
         "pace": InstantPace(),
         "mock": json.dumps({"reply": REPLY, "chunk_delay_ms": 0}),
         "silence": SILENCE_MS / 1000,
     }
+    by_source: dict[ModeName, list[tuple[str, str]]] = {source: [] for source in SOURCES}
+    for source, framing_name, rule in combinations:
+        by_source[source].append((framing_name, rule))
     cells: list[Cell] = []
     recorded: dict[str, dict[str, list[Cassette]]] = {}
     async with proxy("simulate", folder / "simulate", **proxy_options) as server:
         unfaulted = {
             name: await capture_response(server.url, request) for name, request in REQUESTS.items()
         }
-        cells += await _run_cells("simulate", server, rules, None, {})
+        cells += await _run_cells("simulate", server, by_source["simulate"], None, {})
     async with _recorded_provider(unfaulted) as provider:
         async with proxy("record", folder / "shelf", provider.url, **proxy_options) as server:
             for request in REQUESTS.values():
                 await capture_response(server.url, request)
         async with proxy("replay", folder / "shelf", **proxy_options) as server:
-            cells += await _run_cells("replay", server, rules, None, unfaulted)
+            cells += await _run_cells("replay", server, by_source["replay"], None, unfaulted)
         for mode in LIVE_SOURCES:
-            name: ModeName = "record" if mode == "record" else "auto"
-            async with proxy(name, folder / mode, provider.url, **proxy_options) as server:
-                cells += await _run_cells(name, server, rules, provider, unfaulted)
+            async with proxy(mode, folder / mode, provider.url, **proxy_options) as server:
+                cells += await _run_cells(mode, server, by_source[mode], provider, unfaulted)
                 await wait_until(lambda server=server: not server.active_stream_count())  # type: ignore[misc] # mypy infers no lambda's default
             recorded[mode] = {}
             for cassette in load_cassettes(folder / mode):
@@ -188,11 +201,11 @@ async def _run_matrix(folder: Path, rules: tuple[str, ...]) -> MatrixResults:
 async def _run_cells(
     mode: ModeName,
     server: RunningProxy,
-    rules: tuple[str, ...],
+    combinations: Iterable[tuple[str, str]],
     provider: Upstream | None,
     unfaulted: Mapping[str, WireCapture],
 ) -> list[Cell]:
-    """Run every rule on every framing of one source, concurrently."""
+    """Run these framings and rules on one source, concurrently."""
     first_index = len(provider.requests) if provider is not None else 0
 
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -224,7 +237,6 @@ async def _run_cells(
             mode, framing_name, parse_rule(rule), unfaulted_wire, faulted_wire, entry, request_count
         )
 
-    combinations = [(framing_name, rule) for rule in rules for framing_name in REQUESTS]
     return list(await asyncio.gather(*(limited_cell(*combination) for combination in combinations)))
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from case_tables import each_row
 from in_process_proxy import proxy
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
@@ -385,5 +384,5 @@ DIALECTS: Final = tuple(_REQUEST_ENCODERS)
 PROVIDERS: Final = {dialect: dialect.partition("-")[0] for dialect in DIALECTS}
 """The provider's name, by dialect."""
 
-in_every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
-in_every_form = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+in_every_dialect = each_row("dialect", DIALECTS)
+in_every_form = each_row("stream", [True, False], ids=["stream", "whole"])

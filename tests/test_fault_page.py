@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from case_tables import each_row
 from fault_page import FRAME, PAGE, render_page
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import LOCATION_PARSERS, SELECTOR_NAMES, TRIGGER_PARSERS, parse_rule
@@ -20,7 +19,7 @@ def test_the_page_is_up_to_date() -> None:
     )
 
 
-@pytest.mark.parametrize("name", FAULT_KINDS)
+@each_row("name", FAULT_KINDS)
 def test_every_fault_has_a_section_with_its_picture_and_its_arguments(name: str) -> None:
     section = TEXT.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
 

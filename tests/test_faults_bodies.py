@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from fault_injection import (
     DIALECTS_BY_FRAMING,
     apply_faults,
@@ -43,7 +44,7 @@ def error_burst(request: Request) -> Burst:
 # html
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_html_is_a_gateway_error_page(stream: bool) -> None:
     request = turn_request(stream=stream)
     actions, injection = apply_faults(request, response_burst(encoded_response(request)), "html")
@@ -60,7 +61,7 @@ def test_html_is_a_gateway_error_page(stream: bool) -> None:
     assert injection.records[0].effect is FaultEffect.REFUSED
 
 
-@pytest.mark.parametrize(("code", "reason"), [(200, "OK"), (404, "Not Found"), (599, "")])
+@each_row(("code", "reason"), [(200, "OK"), (404, "Not Found"), (599, "")])
 def test_a_page_has_any_status(code: int, reason: str) -> None:
     request = turn_request()
     actions, _ = apply_faults(
@@ -69,13 +70,13 @@ def test_a_page_has_any_status(code: int, reason: str) -> None:
     assert (sent_head(actions).status, sent_head(actions).reason) == (code, reason)
 
 
-@pytest.mark.parametrize("code", ["204", "304", "100", "600", "x"])
+@each_row("code", ["204", "304", "100", "600", "x"])
 def test_a_page_has_no_status_without_a_body(code: str) -> None:
     with pytest.raises(UsageError, match="is not the status of a page"):
         parse_rule(f"html,code={code}")
 
 
-@pytest.mark.parametrize("rule", ["html", "status,code=503", "rate-limit", "overloaded"])
+@each_row("rule", ["html", "status,code=503", "rate-limit", "overloaded"])
 def test_a_head_request_gets_only_a_head(rule: str) -> None:
     request = replace(turn_request(), method="HEAD")
     actions, _ = apply_faults(request, (), rule)
@@ -192,7 +193,7 @@ def test_a_body_of_a_declared_length_has_no_chunks() -> None:
 # bad-encoding
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_a_head_claims_gzip_for_a_body_that_is_as_it_was(stream: bool) -> None:
     request = turn_request(stream=stream)
     burst = response_burst(encoded_response(request))
@@ -251,7 +252,7 @@ def test_frames_have_no_byte_order_mark() -> None:
     assert injection.records[0].skipped == "bom has no meaning in a body of eventstream"
 
 
-@pytest.mark.parametrize("rule", ["bom", "bad-encoding", "wrong-length"])
+@each_row("rule", ["bom", "bad-encoding", "wrong-length"])
 def test_a_response_without_a_body_is_left_unchanged(rule: str) -> None:
     request = turn_request()
     bodiless_head = replace(encoded_response(request).head, framing="none")
@@ -260,8 +261,8 @@ def test_a_response_without_a_body_is_left_unchanged(rule: str) -> None:
     assert injection.records[0].skipped == f"{rule} has no meaning in an answer without a body"
 
 
-@pytest.mark.parametrize("rule", ["html", "empty", "wrong-length", "bad-encoding", "bom"])
-@pytest.mark.parametrize("location", ["after=2", "at=done", "bytes=7", "ms=3", "fraction=20%"])
+@each_row("rule", ["html", "empty", "wrong-length", "bad-encoding", "bom"])
+@each_row("location", ["after=2", "at=done", "bytes=7", "ms=3", "fraction=20%"])
 def test_a_fault_of_the_whole_response_has_no_location(rule: str, location: str) -> None:
     with pytest.raises(UsageError, match="has no place in the stream"):
         parse_rule(f"{rule},{location}")

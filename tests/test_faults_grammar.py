@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from fault_injection import apply_faults, encoded_response, turn_request
 from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
@@ -70,18 +71,18 @@ SELECTORS: Final[dict[str, Selector]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "location"), LOCATIONS.items())
+@each_row(("text", "location"), LOCATIONS.items())
 def test_a_location_is_parsed(text: str, location: StreamLocation) -> None:
     rule = parse_rule(f"reset,{text}")
     assert (rule.kind, rule.location, rule.trigger) == (FAULT_KINDS["reset"], location, Trigger())
 
 
-@pytest.mark.parametrize(("text", "trigger"), TRIGGERS.items())
+@each_row(("text", "trigger"), TRIGGERS.items())
 def test_a_trigger_is_parsed(text: str, trigger: Trigger) -> None:
     assert parse_rule(f"reset,{text}".rstrip(",")).trigger == trigger
 
 
-@pytest.mark.parametrize(("text", "selector"), SELECTORS.items())
+@each_row(("text", "selector"), SELECTORS.items())
 def test_a_selector_is_parsed(text: str, selector: Selector) -> None:
     assert parse_rule(f"reset,{text}").selector == selector
 
@@ -97,7 +98,7 @@ EQUIVALENT_RULES: Final = [
 ]
 
 
-@pytest.mark.parametrize(("text", "other_text"), EQUIVALENT_RULES)
+@each_row(("text", "other_text"), EQUIVALENT_RULES)
 def test_equivalent_spellings_parse_to_the_same_rule(text: str, other_text: str) -> None:
     first, second = parse_rule(text), parse_rule(other_text)
     assert (first.kind, first.arguments, first.location) == (
@@ -119,7 +120,7 @@ MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("mapping", "text"), MAPPINGS)
+@each_row(("mapping", "text"), MAPPINGS)
 def test_a_mapping_parses_to_the_rule_of_the_text(mapping: dict[str, Any], text: str) -> None:
     assert parse_rule(mapping) == parse_rule(text)
 
@@ -241,7 +242,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"), ERRORS_BY_TEXT.items(), ids=[item or "empty" for item in ERRORS_BY_TEXT]
 )
 def test_an_invalid_rule_is_refused_with_a_message(text: str, message: str) -> None:
@@ -274,7 +275,7 @@ MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("mapping", "message"), MAPPING_ERRORS)
+@each_row(("mapping", "message"), MAPPING_ERRORS)
 def test_an_invalid_mapping_is_refused_with_a_message(mapping: Any, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_rules([mapping])
@@ -291,7 +292,7 @@ def test_long_text_and_control_characters_do_not_reach_a_terminal() -> None:
         parse_rule("reset,session=" + "a" * 201)
 
 
-@pytest.mark.parametrize("kind", FAULT_KINDS.values(), ids=FAULT_KINDS)
+@each_row("kind", FAULT_KINDS.values(), ids=FAULT_KINDS)
 def test_the_example_of_every_fault_parses_and_only_its_locations_are_accepted(kind: Any) -> None:
     assert parse_rule(kind.example).kind is kind
     required_arguments = "".join(
@@ -384,9 +385,7 @@ def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
 # The cost of a rule
 
 
-@pytest.mark.parametrize(
-    "pattern", ["*a" * 99 + "b", "*" * 200, "*?" * 100 + "b", "[a-z]*" * 33 + "!"]
-)
+@each_row("pattern", ["*a" * 99 + "b", "*" * 200, "*?" * 100 + "b", "[a-z]*" * 33 + "!"])
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
     started = time.process_time()
     matches_pattern("a" * 20_000, pattern)
@@ -408,7 +407,7 @@ def test_no_text_takes_exponential_time() -> None:
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "size"),
     [
         ("slice,size=1,delay=0ms", 150_000),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT, dialect_record, json_request
 from fault_injection import (
     apply_faults,
@@ -50,7 +51,7 @@ def without_ids(headers: Headers) -> Headers:
 # rate-limit
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_rate_limit_is_the_providers_own_error_response(name: str) -> None:
     response = refusal_response(turn_request(name), "rate-limit")
     dialect = dialects.dialect_named(name)
@@ -66,7 +67,7 @@ def test_rate_limit_is_the_providers_own_error_response(name: str) -> None:
     assert decoded.failure == expected.failure
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_retry_headers_are_those_of_the_rule(name: str) -> None:
     response = refusal_response(turn_request(name), "rate-limit,retry-after=50ms,should-retry=no")
     headers = response.head.headers
@@ -87,7 +88,7 @@ def test_there_is_no_should_retry_header_by_default() -> None:
 # overloaded
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_an_overloaded_provider_has_a_status_of_its_own(name: str) -> None:
     response = refusal_response(turn_request(name), "overloaded")
     assert response.head.status == dialect_record(name).overloaded_status
@@ -104,7 +105,7 @@ def test_anthropics_overloaded_error() -> None:
 # Rate-limit headers
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_refusal_has_the_rate_limit_headers_of_any_response(name: str) -> None:
     dialect = dialects.dialect_named(name)
     context = replace(ENCODE_CONTEXT, account_limits=LIMITS)
@@ -219,7 +220,7 @@ def test_a_refusal_beyond_the_quota_has_the_end_of_the_window() -> None:
     assert run.engine.startup_rules[0].to_json_fields()["struck"] == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_dialect_refuses_what_is_beyond_a_quota(name: str) -> None:
     run = QuotaRun("quota,requests=1,window=10s")
     heads = [run.ask(turn_request(name), at).head for at in (0, 1000)]
@@ -281,7 +282,7 @@ def test_quotas_combine_with_other_faults() -> None:
     assert remaining == ["1", "0", "0"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "error"),
     [
         ("quota", "quota needs requests or tokens"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from dialect_manners import json_request
 from fault_injection import (
     DIALECTS_BY_FRAMING,
@@ -208,7 +209,7 @@ def test_one_byte_is_no_utf_8_and_all_else_is_as_it_was(
     assert content.count(b"\xff") == 1
 
 
-@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
+@each_row("dialect", sorted(chat_dialects()))
 def test_the_bad_byte_is_in_the_models_text_in_a_whole_body_too(dialect: str) -> None:
     request = turn_request(dialect, stream=False)
     actions, injection = apply_faults(
@@ -218,7 +219,7 @@ def test_the_bad_byte_is_in_the_models_text_in_a_whole_body_too(dialect: str) ->
     assert "over the lazy dög.".encode() + b'\xff"' in sent_body(actions)
 
 
-@pytest.mark.parametrize("rule", ["malformed-json", "bad-utf8"])
+@each_row("rule", ["malformed-json", "bad-utf8"])
 def test_a_whole_body_declares_the_length_that_it_has(rule: str) -> None:
     request = turn_request(stream=False)
     response = encoded_response(request)
@@ -240,7 +241,7 @@ def stalled_response(rule: str, dialect: str = "openai-chat") -> tuple[Burst, Di
     return actions, response
 
 
-@pytest.mark.parametrize(("dialect", "keep_alive"), [("openai-chat", COMMENT), ("anthropic", PING)])
+@each_row(("dialect", "keep_alive"), [("openai-chat", COMMENT), ("anthropic", PING)])
 def test_a_stall_sends_keep_alives_until_the_longest_silence(
     dialect: str, keep_alive: bytes
 ) -> None:
@@ -279,7 +280,7 @@ def test_a_timed_stall_sends_keep_alives_between_messages() -> None:
         assert [*actions[6:10]] == [Wait(85.0), Send(COMMENT), Wait(135.0), Send(COMMENT)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "reason"),
     [
         ("gemini", "gemini has no keep-alive in such an answer"),
@@ -291,7 +292,7 @@ def test_some_dialects_have_no_keep_alive(dialect: str, reason: str) -> None:
     assert skip_reason(turn_request(dialect), "stall-keepalive") == reason
 
 
-@pytest.mark.parametrize("name", ["stall-keepalive", "error-event"])
+@each_row("name", ["stall-keepalive", "error-event"])
 def test_nothing_is_inserted_within_a_message(name: str) -> None:
     request = turn_request()
     response = encoded_response(request)
@@ -302,7 +303,7 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     assert sent_body(actions) == whole
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "reason"),
     [
         ("stall-keepalive,interval=9ms", "interval must be 10ms or more"),

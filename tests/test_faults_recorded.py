@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 import corpus
+from case_tables import each_row
 from corpus_comparison import row_response
 from corpus_framing import with_framing
 from fault_injection import apply_faults, response_burst, routed_request, sent_body
@@ -102,9 +103,7 @@ def _refuses(turn: Turn) -> bool:
     return any(isinstance(part, Refusal) and part.text == "No." for part in turn.parts)
 
 
-@pytest.mark.parametrize(
-    "file", CASSETTE_FILES, ids=lambda file: f"{file.parent.parent.name} {file.stem}"
-)
+@each_row("file", CASSETTE_FILES)
 def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
     cassette: Cassette = parse_cassette(str(file), file.read_bytes())
     exchange = RecordedExchange(cassette.request, stored_dialect_response(cassette))

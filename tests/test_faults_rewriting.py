@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from fault_injection import (
     DIALECTS_BY_FRAMING,
     apply_faults,
@@ -194,7 +195,7 @@ def test_slices_are_of_one_size_and_the_bytes_the_same(
     assert max(len(item.data) for item in actions if isinstance(item, Send)) <= size
 
 
-@pytest.mark.parametrize("rule", ["status,code=503", "reset", "close"])
+@each_row("rule", ["status,code=503", "reset", "close"])
 def test_a_rule_without_location_replaces_the_response(rule: str) -> None:
     request = turn_request()
     actions, injection = apply_faults(request, response_burst(encoded_response(request)), rule)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from fault_matrix import REQUESTS
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.errors import UsageError
@@ -61,7 +62,7 @@ RULE_FILES: Final = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), RULE_FILES.values(), ids=RULE_FILES)
+@each_row(("name", "text"), RULE_FILES.values(), ids=RULE_FILES)
 def test_a_file_of_faults_is_a_list_in_yaml_or_json(tmp_path: Path, name: str, text: str) -> None:
     assert read_rules(tmp_path, text, name) == ["reset,after=3", "stall,for=2s,after=1"]
 
@@ -96,7 +97,7 @@ FILE_ERRORS: Final = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), FILE_ERRORS.values(), ids=FILE_ERRORS)
+@each_row(("text", "message"), FILE_ERRORS.values(), ids=FILE_ERRORS)
 def test_an_invalid_file_is_refused_with_line_and_path(
     tmp_path: Path, text: str, message: str | None
 ) -> None:
@@ -214,7 +215,7 @@ async def test_rules_are_put_and_deleted_while_the_proxy_runs(tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "error"),
     [
         ({"faults": ["rset"]}, "fault 'rset': there is no fault rset; did you mean reset?"),
@@ -355,7 +356,7 @@ async def test_200_concurrent_requests_get_the_same_bytes_in_another_order(
 # Faults that outlast a request
 
 
-@pytest.mark.parametrize("framing", REQUESTS)
+@each_row("framing", REQUESTS)
 async def test_a_quota_admits_its_requests_and_counts_down(tmp_path: Path, framing: str) -> None:
     rules = parse_rules(["quota,requests=2,window=1m"])
     async with proxy("simulate", tmp_path, faults=rules, **SIMULATED) as server:

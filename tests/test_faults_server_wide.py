@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
@@ -105,7 +106,7 @@ async def test_a_server_with_a_closed_listener_can_be_stopped(tmp_path: Path) ->
         assert not is_listening(server.url)
 
 
-@pytest.mark.parametrize("rule", ["refuse,window=1s", "quota,requests=1"])
+@each_row("rule", ["refuse,window=1s", "quota,requests=1"])
 async def test_the_fault_header_refuses_rules_that_outlast_the_request(
     tmp_path: Path, rule: str
 ) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-import pytest
-
+from case_tables import each_row
 from fault_injection import (
     apply_faults,
     apply_faults_live,
@@ -27,8 +26,8 @@ MESSAGE_FAULTS = ["bad-utf8", "malformed-json", "half-event", "duplicate", "drop
 """Faults that alter a message."""
 
 
-@pytest.mark.parametrize("framing", CONTENT_TYPES)
-@pytest.mark.parametrize("name", FAULT_KINDS)
+@each_row("framing", CONTENT_TYPES)
+@each_row("name", FAULT_KINDS)
 def test_an_empty_body_breaks_no_fault(name: str, framing: str) -> None:
     head = ResponseHead(200, "OK", (("Content-Type", CONTENT_TYPES[framing]),), "length", 0)
     for rewrite in (apply_faults, apply_faults_live):
@@ -36,7 +35,7 @@ def test_an_empty_body_breaks_no_fault(name: str, framing: str) -> None:
         assert len(injection.finalize_records()) == (name != "quota")
 
 
-@pytest.mark.parametrize("name", MESSAGE_FAULTS)
+@each_row("name", MESSAGE_FAULTS)
 def test_a_body_without_messages_is_left_unchanged(name: str) -> None:
     head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
     burst = (Wait(1.0), Begin(head))
@@ -48,7 +47,7 @@ def test_a_body_without_messages_is_left_unchanged(name: str) -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rule",
     [
         "truncate,ms=100",
@@ -75,7 +74,7 @@ GZIP_PIECES = tuple(
 """Pieces of a gzip body: its messages are hidden by the content coding."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "reason"),
     [
         *((f"{name},after=0", "the body is packed with gzip") for name in MESSAGE_FAULTS),
@@ -98,7 +97,7 @@ def test_in_a_compressed_body_only_byte_faults_apply(rule: str, reason: str) -> 
         assert (tuple(actions) == burst) == bool(reason)
 
 
-@pytest.mark.parametrize("rule", ["truncate,after={}", "truncate,fraction=1"])
+@each_row("rule", ["truncate,after={}", "truncate,fraction=1"])
 def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
     request = turn_request()
     response = encoded_response(request)

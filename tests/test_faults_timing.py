@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from fault_injection import (
     DIALECTS_BY_FRAMING,
     SILENCE_MS,
@@ -121,7 +122,7 @@ def test_hang_body_keeps_the_declared_length_of_a_whole_body() -> None:
     assert actions == (Wait(10), Begin(response.head), Wait(10 + SILENCE_MS), Abort("fin"))
 
 
-@pytest.mark.parametrize("name", ["hang", "hang-body", "slow-close,by=1s"])
+@each_row("name", ["hang", "hang-body", "slow-close,by=1s"])
 def test_a_rule_without_location_refuses_one(name: str) -> None:
     with pytest.raises(UsageError, match="has no place in the stream: leave after out"):
         parse_rule(f"{name},after=2")
@@ -230,7 +231,7 @@ def test_bandwidth_is_limited_from_a_location_on() -> None:
     )
 
 
-@pytest.mark.parametrize("rate", ["0", "x", "-1", "0.1"])
+@each_row("rate", ["0", "x", "-1", "0.1"])
 def test_a_rate_is_a_number_of_bytes(rate: str) -> None:
     with pytest.raises(UsageError, match="is not a number of bytes a second"):
         parse_rule(f"bandwidth,rate={rate}")
@@ -295,13 +296,13 @@ def test_writes_of_no_message_are_refused() -> None:
 # ranges
 
 
-@pytest.mark.parametrize("range_text", ["1", "300..100ms", "..2s", "1s..", "1..2", "x..2s"])
+@each_row("range_text", ["1", "300..100ms", "..2s", "1s..", "1..2", "x..2s"])
 def test_a_range_has_two_spans_and_begins_with_the_shorter(range_text: str) -> None:
     with pytest.raises(UsageError, match=r"is not a (span|range)"):
         parse_rule(f"latency,by={range_text}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("range_text", "least_ms", "most_ms"),
     [("100..300ms", 100, 300), ("0.5..2s", 500, 2000), ("10ms..1s", 10, 1000), ("2s", 2000, 2000)],
 )

@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import pytest
-
+from case_tables import each_row
 from fault_injection import (
     DIALECTS_BY_FRAMING,
     encoded_response,
@@ -63,7 +62,7 @@ SESSIONS_AND_CONTENTS: Final = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trigger", "calls", "expected"),
     [
         ("", SAME_CALLS, [1, 2, 3, 4, 5, 6, 7]),
@@ -94,7 +93,7 @@ def test_requests_are_counted(
     assert affected_calls(f"reset,{trigger}".rstrip(","), calls) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("window", "expected"),
     [("10s", [1, 2]), ("5s..20s", [2, 3]), ("0ms..1ms", [1]), ("1m..2m", [])],
 )
@@ -142,7 +141,7 @@ SELECTOR_CASES: Final[list[tuple[str, Callable[[], RoutedRequest], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "make_call", "matches"),
     SELECTOR_CASES,
     ids=[f"{item[0]}-{item[2]}" for item in SELECTOR_CASES],

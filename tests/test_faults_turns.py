@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from dialect_manners import (
     DIALECTS_WITHOUT_CALLS,
     ENCODE_CONTEXT,
@@ -160,7 +161,7 @@ def check_closed_once(manner: Manner, sent_response: DialectResponse) -> None:
     assert len(set(map(str, closed))) == len(closed)
 
 
-@pytest.mark.parametrize(("manner", "response"), STREAM_CASES)
+@each_row(("manner", "response"), STREAM_CASES)
 def test_a_stream_can_fail_anywhere_with_its_providers_own_error(
     manner: Manner, response: DialectResponse
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_stream_can_fail_anywhere_with_its_providers_own_error(
             assert turn.finish in (None, FinishReason.ERROR)
 
 
-@pytest.mark.parametrize(("manner", "response"), STREAM_CASES)
+@each_row(("manner", "response"), STREAM_CASES)
 def test_a_stream_can_end_anywhere_with_finish_length(
     manner: Manner, response: DialectResponse
 ) -> None:
@@ -186,7 +187,7 @@ def test_a_stream_can_end_anywhere_with_finish_length(
     assert ended_count or len(response.framed_messages) == 1
 
 
-@pytest.mark.parametrize(("manner", "response"), WHOLE_CASES)
+@each_row(("manner", "response"), WHOLE_CASES)
 def test_a_whole_body_with_finish_length_has_half_of_its_text(
     manner: Manner, response: DialectResponse
 ) -> None:
@@ -198,8 +199,8 @@ def test_a_whole_body_with_finish_length_has_half_of_its_text(
     assert sent_response.head.content_length == len(sent_body(actions))
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
+@each_row("stream", [True, False], ids=["stream", "whole"])
+@each_row("dialect", sorted(chat_dialects()))
 def test_a_content_filter_has_its_providers_own_finish_reason(dialect: str, stream: bool) -> None:
     request = turn_request(dialect, stream=stream)
     response = response_to(request)
@@ -259,7 +260,7 @@ def test_a_stream_ends_only_once() -> None:
         assert injection.records[0].skipped == "the answer had told why it ends"
 
 
-@pytest.mark.parametrize("rule", ["error-event", "finish-length", "content-filter", "refusal"])
+@each_row("rule", ["error-event", "finish-length", "content-filter", "refusal"])
 def test_an_error_response_is_left_unchanged(rule: str) -> None:
     request = turn_request()
     error_response = routed_request(request).dialect.error_response(
@@ -280,8 +281,8 @@ def test_an_error_event_has_the_type_and_message_of_its_rule() -> None:
     assert actions[-1] == Send(b"".join(split_messages("sse", sent_body(actions))[-1:]))
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
+@each_row("stream", [True, False], ids=["stream", "whole"])
+@each_row("dialect", sorted(chat_dialects()))
 def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -> None:
     request = turn_request(dialect, stream=stream)
     response = response_to(request)
@@ -297,7 +298,7 @@ def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -
     assert sent_response.head.content_length in (None, len(sent_body(actions)))
 
 
-@pytest.mark.parametrize(("manner", "response"), [*STREAM_CASES, *WHOLE_CASES])
+@each_row(("manner", "response"), [*STREAM_CASES, *WHOLE_CASES])
 def test_a_refusal_is_complete_in_every_response_format(
     manner: Manner, response: DialectResponse
 ) -> None:
@@ -394,9 +395,9 @@ def only_call(turn: Turn) -> ToolCall:
     return tool_call
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("how", sorted(BAD_CALLS))
-@pytest.mark.parametrize("dialect", CALL_DIALECTS)
+@each_row("stream", [True, False], ids=["stream", "whole"])
+@each_row("how", sorted(BAD_CALLS))
+@each_row("dialect", CALL_DIALECTS)
 def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> None:
     request = with_tools(dialect, stream=stream)
     response = response_to(request, CALL_TURN)
@@ -412,8 +413,8 @@ def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> N
     assert sent_response.head.content_length in (None, len(sent_body(actions)))
 
 
-@pytest.mark.parametrize("how", sorted(INVENTED_CALLS))
-@pytest.mark.parametrize("dialect", CALL_DIALECTS)
+@each_row("how", sorted(INVENTED_CALLS))
+@each_row("dialect", CALL_DIALECTS)
 def test_an_answer_without_a_call_calls_the_tool_that_is_offered(dialect: str, how: str) -> None:
     request = with_tools(dialect)
     response = response_to(request)
@@ -434,7 +435,7 @@ TEXT_ARGUMENT_DIALECTS: Final = (
 """The dialects whose streams hold arguments as text."""
 
 
-@pytest.mark.parametrize("dialect", CALL_DIALECTS)
+@each_row("dialect", CALL_DIALECTS)
 def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -> None:
     request = with_tools(dialect)
     response = response_to(request, CALL_TURN)
@@ -449,7 +450,7 @@ def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -
     assert turn.finish is FinishReason.TOOL_CALLS
 
 
-@pytest.mark.parametrize("schema", [{"type": "object"}, {"required": [7, []]}])
+@each_row("schema", [{"type": "object"}, {"required": [7, []]}])
 def test_no_argument_is_left_out_if_none_is_required(schema: object) -> None:
     request = with_tools("openai-chat", schema=schema)
     response = response_to(request, CALL_TURN)

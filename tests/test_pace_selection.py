@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import FILE_NAME, encode_cassette
 from cli_process import run_command
 from in_process_proxy import proxy
@@ -165,7 +166,7 @@ async def test_over_http_no_piece_is_early_in_any_order_of_requests(
 # Precedence
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "turn", "scenario", "session", "everybody", "expected"),
     [
         ("9tps", "8tps", "7tps", "6tps", "5tps", "9tps"),
@@ -309,7 +310,7 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
     assert document["sessions"] == {"b": "instant"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "error"),
     [
         ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
@@ -357,7 +358,7 @@ def test_the_pace_of_a_session_comes_before_that_of_all() -> None:
 # Scenarios
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scenario", "turn", "place"),
     [
         ("4x,gap=1ms", "4x", "3:1: $.pace"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import (
     FILE_NAME,
     HEAD,
@@ -38,7 +39,7 @@ def play(recording: Cassette, pace: Pace) -> Burst:
     return cassette_player.replay_actions(recording, pace, CHANCE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pace", "times"),
     [
         (RecordedPace(), [10.0, 20.0, 21.5, 33.25, 34.0, 36.0]),
@@ -71,7 +72,7 @@ def test_any_recording_is_played_completely_and_in_order(reads: list[Read], spee
     assert times == pytest.approx([at / speed for at in recorded])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ending", "abort"),
     [
         (Ending.CLEAN, None),
@@ -96,7 +97,7 @@ def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | Non
     assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("framing", "declared", "body", "ending", "length"),
     [
         ("length", 4, b"abcd", Ending.CLEAN, 4),
@@ -122,7 +123,7 @@ def test_a_body_that_was_cut_is_shorter_than_its_declared_length(
     assert begin.head == replace(plain, content_length=length)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "recorded", "faster", "slower", "instant"),
     [
         ("Retry-After", "20", "20", "5", "20", "0"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.pacing.distributions import (
     MAX_DURATION_MS,
     DurationDistribution,
@@ -63,7 +64,7 @@ def test_a_measured_time_is_interpolated_linearly_between_quantiles() -> None:
     assert [draw_ms(span, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == [10, 15, 20, 40, 60]
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@each_row("name", PROFILES)
 def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
     gap = PROFILES[name].gap
     assert isinstance(gap, MeasuredDistribution)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import (
     InstantPace,
@@ -154,12 +155,12 @@ INVALID: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", VALID)
+@each_row("text", VALID)
 def test_a_valid_pace_is_parsed(text: str) -> None:
     assert parse_pace(text) == VALID[text]
 
 
-@pytest.mark.parametrize("text", INVALID)
+@each_row("text", INVALID)
 def test_an_invalid_pace_is_refused_with_a_correction(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_pace(text)
@@ -208,7 +209,7 @@ def test_the_text_of_a_pace_parses_to_the_same_pace(pace: Pace) -> None:
     assert parse_pace(str(pace)) == pace
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "spelled"),
     [
         ("Max-Gap = 2000 ms, 1x", "recorded,max-gap=2s"),
@@ -221,7 +222,7 @@ def test_a_pace_has_one_spelling(text: str, spelled: str) -> None:
     assert str(parse_pace(text)) == spelled
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_random"),
     [
         ("recorded", False),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from cassette_builders import (
     FILE_NAME,
     HEAD,
@@ -203,7 +204,7 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "tokens"),
     [
         ((STOP, usage(4)), 4),
@@ -328,8 +329,8 @@ def test_a_body_can_be_sent_in_one_piece_when_it_is_complete() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("chunks", ["recorded", "event", "token", "coalesced", "3"])
-@pytest.mark.parametrize("pace", ["recorded", "instant", "50tps", "gap=1ms"])
+@each_row("chunks", ["recorded", "event", "token", "coalesced", "3"])
+@each_row("pace", ["recorded", "instant", "50tps", "gap=1ms"])
 def test_an_empty_body_has_no_pieces(pace: str, chunks: str) -> None:
     recording = parse_cassette(FILE_NAME, encode_cassette([]))
 
@@ -372,7 +373,7 @@ def test_any_recording_is_sent_completely_and_in_order(reads: list[Read], pace: 
     assert b"" not in [item.data for item in burst if isinstance(item, Send)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pace", "is_slow"),
     [("recorded", False), ("4x,max-gap=1s", False), ("instant", False), ("50tps", True),
      ("gap=1ms", True), ("instant,chunks=7", True), ("recorded,chunks=event", True)],

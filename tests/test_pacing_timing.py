@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.pacing import ModelledPace, TokenRatePace, parse_pace
 from llm_proxy.pacing.distributions import FixedDistribution, UniformDistribution, draw_ms
 from llm_proxy.pacing.pace import PROFILES
@@ -95,7 +96,7 @@ def test_a_document_of_very_many_tokens_takes_as_long_on_average() -> None:
     assert times_of("gap=10..30ms", document).end_ms == pytest.approx(20 * 10**12, rel=0.02)
 
 
-@pytest.mark.parametrize("tokens", [0, 1])
+@each_row("tokens", [0, 1])
 def test_a_document_of_no_more_than_a_token_goes_out_with_the_head(tokens: int) -> None:
     document = make_response(0, tokens=tokens, is_document=True)
 
@@ -141,7 +142,7 @@ def test_the_same_seed_gives_the_same_times_and_they_never_decrease(
     assert found.end_ms == (found.piece_times_ms[-1] if chars else found.head_ms)
 
 
-@pytest.mark.parametrize("other", [(1, "default", "key", 1), (0, "s", "key", 1),
+@each_row("other", [(1, "default", "key", 1), (0, "s", "key", 1),
                                    (0, "default", "k", 1), (0, "default", "key", 2)])  # fmt: skip
 def test_another_seed_session_key_or_ordinal_gives_other_times(other: tuple[object, ...]) -> None:
     response = make_response(4, 4, 4, tokens=3)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.scripting import json_stringify
 from llm_proxy.turns import FinishReason, ToolCall, Usage
@@ -31,14 +32,13 @@ from scenario_server import (
 
 
 @pytest.mark.shows("000-09", "000-66")
-@pytest.mark.parametrize(
+@each_row(
     "response",
     [
         {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]},
         {"kind": "final-report", "reportContent": "Done."},
         {"kind": "text", "assistantText": "Hi."},
     ],
-    ids=lambda response: response["kind"],
 )
 def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) -> None:
     [step] = parse_scenario(scenario_document({"response": response})).turns
@@ -47,7 +47,7 @@ def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) 
 
 
 @pytest.mark.shows("000-66", "000-67", "000-68", "000-69", "000-70")
-@pytest.mark.parametrize(
+@each_row(
     ("response", "reason"),
     [
         ({"kind": "speech"}, '"speech" is not one of'),
@@ -155,7 +155,7 @@ async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("000-73")
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         ({"b": 1, "a": 2}, '{"b":1,"a":2}'),
@@ -229,7 +229,7 @@ async def test_a_scripted_failure_is_no_unsuccessful_session(tmp_path: Path) -> 
 
 
 @pytest.mark.shows("000-76")
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "fields", "finish"),
     [
         ("text", {"assistantText": "Hi."}, FinishReason.STOP),
@@ -282,7 +282,7 @@ async def test_each_dialect_has_its_own_words_for_a_finish(tmp_path: Path, strea
 
 
 @pytest.mark.shows("000-77", "000-78")
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "usage"),
     [
         ({}, Usage(64, 32, 96)),

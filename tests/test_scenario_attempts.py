@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from cli_process import run_command
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
@@ -47,7 +48,7 @@ def scripted_failure(**fields: Any) -> FailResponse:
 
 
 @pytest.mark.shows("000-53", "000-54", "000-55", "000-15")
-@pytest.mark.parametrize("times", [0, 1, 3])
+@each_row("times", [0, 1, 3])
 async def test_a_turn_fails_so_often_and_then_succeeds(tmp_path: Path, times: int) -> None:
     async with serve_scenarios(tmp_path, failing_scenario(times)) as server:
         statuses = [(await server.send()).raw_response.status for _ in range(times + 3)]
@@ -252,7 +253,7 @@ async def test_an_invalid_response_is_success_with_broken_json(
 
 @pytest.mark.shows("000-61")
 @in_every_form
-@pytest.mark.parametrize("retryable", [True, False])
+@each_row("retryable", [True, False])
 async def test_a_network_error_is_a_reset(tmp_path: Path, stream: bool, retryable: bool) -> None:
     fields: dict[str, Any] = {"failureStatus": "network_error", "failureRetryable": retryable}
     async with serve_scenarios(
@@ -319,7 +320,7 @@ async def test_a_message_that_no_body_carries_stands_in_log_and_journal(
 
 
 @pytest.mark.shows("000-16", "000-58")
-@pytest.mark.parametrize("status", ["", "timeout", "rate_limit", "nonsense"])
+@each_row("status", ["", "timeout", "rate_limit", "nonsense"])
 def test_what_is_thrown_is_thrown_whatever_its_status(status: str) -> None:
     assert scripted_failure(failureThrows=True, failureStatus=status) == FailResponse(
         "thrown", DEFAULT_FAILURE_MESSAGE

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario import scripting
 from scenario_server import (
@@ -127,7 +128,7 @@ def test_tools_are_not_looked_for_where_they_may_be_missing() -> None:
 
 
 @pytest.mark.shows("000-38")
-@pytest.mark.parametrize("turn_fields", [{}, {"expectedTools": []}], ids=["absent", "empty"])
+@each_row("turn_fields", [{}, {"expectedTools": []}], ids=["absent", "empty"])
 def test_without_expected_tools_nothing_is_checked(turn_fields: dict[str, Any]) -> None:
     assert check_message(turn_fields) is None
 
@@ -142,7 +143,7 @@ def test_an_agents_own_tools_are_exempt() -> None:
 
 
 @pytest.mark.shows("000-40")
-@pytest.mark.parametrize(
+@each_row(
     ("name", "compared"),
     [
         ("lookup.order", "lookup_order"),
@@ -195,14 +196,14 @@ async def test_another_temperature_and_another_top_p_are_reported(
 
 
 @pytest.mark.shows("000-43", "000-46")
-@pytest.mark.parametrize("sent", [None, 0, 0.7, 2])
+@each_row("sent", [None, 0, 0.7, 2])
 def test_what_is_not_expected_is_not_checked(sent: float | None) -> None:
     assert check_message({}, temperature=sent, top_p=sent) is None
 
 
 @pytest.mark.shows("000-44", "000-46")
-@pytest.mark.parametrize("field", ["temperature", "top_p"])
-@pytest.mark.parametrize(
+@each_row("field", ["temperature", "top_p"])
+@each_row(
     ("expected", "actual", "passes"),
     [
         (0.7, 0.7, True),
@@ -226,7 +227,7 @@ def test_numbers_differ_by_a_millionth_at_most(
 
 
 @pytest.mark.shows("000-45", "000-47")
-@pytest.mark.parametrize(
+@each_row(
     ("number", "printed"),
     [
         (1, "1"),
@@ -292,6 +293,6 @@ async def test_reasoning_is_on_where_its_switch_is_there_and_not_off(
 
 
 @pytest.mark.shows("000-48")
-@pytest.mark.parametrize("reasons", [True, False])
+@each_row("reasons", [True, False])
 def test_reasoning_that_nothing_is_expected_of_may_be_either(reasons: bool) -> None:
     assert check_message({}, reasoning_enabled=reasons) is None

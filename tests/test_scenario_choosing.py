@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace as msgspec_replace
 
+from case_tables import each_row
 from cli_process import run_command
 from llm_proxy.conversation import RequestMessage
 from llm_proxy.scenario.choosing import (
@@ -130,7 +131,7 @@ def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
 
 @pytest.mark.shows("000-26")
 @in_every_form
-@pytest.mark.parametrize("messages", [(), (" \n ",)], ids=["no message", "blanks"])
+@each_row("messages", [(), (" \n ",)], ids=["no message", "blanks"])
 async def test_a_request_without_text_of_a_user_names_no_scenario(
     tmp_path: Path, messages: tuple[str, ...], stream: bool
 ) -> None:

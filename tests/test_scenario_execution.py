@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario.scripted_response import FailResponse
 from llm_proxy.take_numbers import RequestCounter
@@ -50,7 +51,7 @@ async def test_the_source_of_an_answer_is_called_test_llm(tmp_path: Path) -> Non
 
 
 @pytest.mark.shows("000-02", "001-01", "001-02")
-@pytest.mark.parametrize("key", ["", "Authorization: Bearer sk-any", "x-api-key: other"])
+@each_row("key", ["", "Authorization: Bearer sk-any", "x-api-key: other"])
 async def test_any_api_key_is_accepted_and_no_provider_is_called(tmp_path: Path, key: str) -> None:
     async with upstream(chunked([b"from the provider"])) as provider:
         async with serve_scenarios(
@@ -114,7 +115,7 @@ WRONG: Final[dict[str, Any]] = {
 
 
 @pytest.mark.shows("000-22", "000-23")
-@pytest.mark.parametrize("first", range(len(CHECKS)), ids=[name for name, _ in CHECKS])
+@each_row("first", range(len(CHECKS)), ids=[name for name, _ in CHECKS])
 async def test_the_first_check_that_fails_decides_alone(tmp_path: Path, first: int) -> None:
     names = [name for name, _ in CHECKS]
     request_fields = RIGHT | {name: WRONG[name] for name in names[first:]}
@@ -175,7 +176,7 @@ async def test_the_number_of_the_turn_is_the_models_messages_and_one(
 
 
 @pytest.mark.shows("000-29")
-@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "ollama"])
+@each_row("dialect", ["openai-chat", "anthropic", "ollama"])
 async def test_a_prefilled_assistant_message_counts_as_a_turn(tmp_path: Path, dialect: str) -> None:
     async with serve_scenarios(
         tmp_path, scenario_document(text_turn("One."), text_turn("Two."))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
@@ -31,9 +32,7 @@ NAMES: Final = (
 )  # fmt: skip
 """A basic manner of each dialect; each has a `stream` and a `whole` form."""
 for_each_name: Final = pytest.mark.parametrize("name", NAMES)
-for_each_manner = pytest.mark.parametrize(
-    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
-)
+for_each_manner = each_row("manner", MANNERS)
 
 
 def failure_actions(
@@ -86,7 +85,7 @@ ERROR_TYPES: Final[dict[str, Callable[[ResponseHead, Any], tuple[Any, ...]]]] = 
 
 class TestErrors:
     @pytest.mark.shows("000-58", "000-63")
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "kind"),
         [
             ("openai-chat", ("server_error",)),
@@ -98,7 +97,7 @@ class TestErrors:
             ("bedrock", ("InternalServerException",)),
         ],
     )
-    @pytest.mark.parametrize("status", ["thrown", "model_error"])
+    @each_row("status", ["thrown", "model_error"])
     def test_a_retryable_error_is_a_server_error(
         self, status: Any, name: str, kind: tuple[Any, ...]
     ) -> None:
@@ -109,7 +108,7 @@ class TestErrors:
         assert error_message(name, document) == "no luck"
 
     @pytest.mark.shows("000-63")
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "kind"),
         [
             ("openai-chat", ("invalid_request_error",)),
@@ -143,7 +142,7 @@ class TestErrors:
 
 @pytest.mark.shows("000-21")
 class TestAuthorErrors:
-    @pytest.mark.parametrize(
+    @each_row(
         ("name", "error"),
         [
             ("openai-chat", {"message": "mine", "type": "busy", "param": None, "code": 7, "x": []}),
@@ -163,7 +162,7 @@ class TestAuthorErrors:
 
         assert document["error"] == error
 
-    @pytest.mark.parametrize(("name", "field"), [("ollama chat", "error"), ("bedrock", "message")])
+    @each_row(("name", "field"), [("ollama chat", "error"), ("bedrock", "message")])
     def test_without_an_error_object_fields_stand_beside_the_message(
         self, name: str, field: str
     ) -> None:
@@ -193,8 +192,8 @@ class TestAuthorErrors:
         assert header_value(head.headers, "x-amzn-ErrorType") == "ThrottlingException"
 
     @for_each_name
-    @pytest.mark.parametrize("status", ["thrown", "model_error", "rate_limit"])
-    @pytest.mark.parametrize("field", ["status", "statusCode"])
+    @each_row("status", ["thrown", "model_error", "rate_limit"])
+    @each_row("field", ["status", "statusCode"])
     def test_a_number_is_the_http_status(self, field: str, status: Any, name: str) -> None:
         head, document = error_response(FailResponse(status, error_fields={field: 504}), name)
 
@@ -206,7 +205,7 @@ class TestAuthorErrors:
         assert field not in document
         assert lenient_json.object_fields(error).get(field) in (None, "DEADLINE_EXCEEDED")
 
-    @pytest.mark.parametrize("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
+    @each_row("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
     def test_what_is_no_status_of_an_error_is_a_field_as_any_other(self, value: Any) -> None:
         head, document = error_response(
             FailResponse("thrown", error_fields={"status": value}), "openai-chat"
@@ -228,7 +227,7 @@ class TestAuthorErrors:
 @pytest.mark.shows("000-62")
 class TestRateLimits:
     @for_each_name
-    @pytest.mark.parametrize(
+    @each_row(
         ("ms", "headers"),
         [
             (None, {}),
@@ -239,7 +238,7 @@ class TestRateLimits:
             (86_400_000, {"retry-after-ms": "86400000", "retry-after": "86400"}),
         ],
     )
-    @pytest.mark.parametrize("retryable", [True, False])
+    @each_row("retryable", [True, False])
     def test_retry_after_headers_have_the_scripted_value(
         self, name: str, ms: float | None, headers: dict[str, str], retryable: bool
     ) -> None:
@@ -254,9 +253,7 @@ class TestRateLimits:
             header: value for header, value in lowercase if header.startswith("retry-after")
         } == headers
 
-    @pytest.mark.parametrize(
-        ("ms", "delays"), [(None, []), (1500, ["1.5s"]), (30_000, ["30s"]), (0, ["0s"])]
-    )
+    @each_row(("ms", "delays"), [(None, []), (1500, ["1.5s"]), (30_000, ["30s"]), (0, ["0s"])])
     def test_gemini_has_the_retry_delay_in_the_body_too(
         self, ms: float | None, delays: list[str]
     ) -> None:
@@ -327,7 +324,7 @@ def json_bytes(codec: str, message: bytes) -> bytes:
 
 @pytest.mark.shows("000-59", "000-61")
 @for_each_manner
-@pytest.mark.parametrize(
+@each_row(
     ("fail", "burst"),
     [
         (FailResponse("timeout"), (Wait(9000.0), Abort("fin"))),
@@ -376,7 +373,7 @@ class TestOnTheWire:
         assert raw.header("content-length") == str(len(raw.body))
         assert raw.body.startswith(b'{"id":')
 
-    @pytest.mark.parametrize("pace", [InstantPace(), RecordedPace(100.0)])
+    @each_row("pace", [InstantPace(), RecordedPace(100.0)])
     async def test_a_timeout_is_silent_up_to_its_limit_at_any_pace(
         self, pace: InstantPace | RecordedPace
     ) -> None:

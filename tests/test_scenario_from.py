@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corpus
+from case_tables import each_row
 from cli_process import run_command
 from corpus import rows
 from dialect_manners import DIALECTS_WITHOUT_CALLS, json_request
@@ -163,8 +164,8 @@ TURN: Final = Turn(
 CHAT_DIALECTS: Final = sorted(set(dialects.chat_dialects()) - DIALECTS_WITHOUT_CALLS)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("name", CHAT_DIALECTS)
+@each_row("stream", [True, False], ids=["stream", "whole"])
+@each_row("name", CHAT_DIALECTS)
 def test_every_dialect_round_trips_a_turn(name: str, stream: bool) -> None:
     cassette = cassette_of_turns(
         dialects.chat_dialects()[name].sample_request("m", stream=stream), TURN
@@ -261,7 +262,7 @@ NO_OBJECT: Final = "the arguments of lookup, which are no JSON object that a sce
 CALL: Final = ToolCall("call-1", "lookup", "{}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "response"),
     [
         (Turn((Text("Yes."),)), {"kind": "text", "assistant_text": "Yes."}),
@@ -341,7 +342,7 @@ def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "note"),
     [
         (
@@ -388,7 +389,7 @@ def test_of_several_choices_the_first_is_played() -> None:
     assert generated.omission_notes == ("turn 1 does not say: 1 of 2 choices",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failures", "expected_fields"),
     [
         (
@@ -514,7 +515,7 @@ def test_an_answer_that_is_continued_by_its_id_is_the_turn_before() -> None:
         generate_scenario([turn(1), turn(3, "resp_2")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "pattern"),
     [
         ("hi", "^hi$"),
@@ -564,7 +565,7 @@ TRUNCATED: Final = DialectResponse(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cassettes", "reason"),
     [
         ([], "a scenario is made of cassettes, and there are none"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from case_tables import each_row
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
 from llm_proxy.scenario.generation.scalars import SchemaBudget, make_matching_text
@@ -53,7 +54,7 @@ def is_valid(value: Json, schema: Schema) -> bool:
     ).is_valid(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "expected"),
     [
         (None, {}),
@@ -87,7 +88,7 @@ def test_a_schema_that_leaves_no_choice_gives_that_value(schema: Json, expected:
     assert make_value(schema, "seed") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "expected"),
     [
         ({"type": "STRING", "enum": ["ONE"], "nullable": True}, "ONE"),
@@ -131,7 +132,7 @@ SCHEMAS: Final[list[Schema]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=",".join)
+@each_row("schema", SCHEMAS)
 def test_what_is_made_is_valid(schema: Schema) -> None:
     for seed in "abcde":
         value = make_value(schema, seed)
@@ -153,7 +154,7 @@ FORMATS: Final = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@each_row("name", FORMATS)
 def test_a_format_is_kept(name: str) -> None:
     schema: Schema = {"type": "string", "format": name}
     for seed in "abcde":
@@ -203,7 +204,7 @@ KINDS: Final[Schema] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("initial", "expected"),
     [
         ({}, {"kind": "a", "x": 1}),
@@ -224,7 +225,7 @@ CHAIN["$defs"]["a"]["properties"]["a"] = {"$ref": "#/$defs/a"}
 UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "reason"),
     [
         (False, "$: nothing is all that it asks for"),
@@ -311,7 +312,7 @@ def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
         make_value(deep, "seed")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "", "abc", "^$", "^[a-z]+$", r"^\d{3}-\d{4}$", "^(foo|bar)?$", "^#[0-9a-fA-F]{6}$", "a|b$",
@@ -326,7 +327,7 @@ def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
         assert re.search(pattern, make_matching_text(pattern, 0, None, seed, SchemaBudget()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "^(?=a)b", r"(a)\1", r"\bword", r"\p{L}", "a**", "[", "(", ")", "a{3,1}", "(^a)", "a$b",

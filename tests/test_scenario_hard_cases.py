@@ -17,6 +17,7 @@ import pytest
 import hard_cases
 import judge_runner
 import sdk_conversations
+from case_tables import each_row
 from cli_process import running_server
 from conversation_plans import ResponsePart, SdkResponse
 from hard_cases import (
@@ -234,7 +235,7 @@ def _has_content(chunk: bytes) -> bool:
 
 
 @pytest.mark.shows("000-62")
-@pytest.mark.parametrize("pace", ["recorded", "instant", "4x", "0.5x"])
+@each_row("pace", ["recorded", "instant", "4x", "0.5x"])
 async def test_a_scripted_retry_after_is_sent_unscaled_at_any_pace(
     pace: str, tmp_path: Path
 ) -> None:
@@ -438,7 +439,7 @@ async def test_an_answer_is_there_by_its_id_and_can_be_continued(tmp_path: Path)
     assert raised.value.status_code == 404
 
 
-@pytest.mark.parametrize("background", [False, True])
+@each_row("background", [False, True])
 async def test_an_answer_is_streamed_again_by_its_id_as_it_was(
     background: bool, tmp_path: Path
 ) -> None:
@@ -485,8 +486,8 @@ async def test_fifty_turns_that_each_name_the_one_before_are_remembered(tmp_path
 
 
 @pytest.mark.shows("000-29", "000-35")
-@pytest.mark.parametrize("mode", ["stream", "whole"])
-@pytest.mark.parametrize("dialect", CONVERSATION_RUNNERS)
+@each_row("mode", ["stream", "whole"])
+@each_row("dialect", CONVERSATION_RUNNERS)
 async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_path: Path) -> None:
     """Checked with raw requests."""
     numbers = (1, 2, TURNS - 1, TURNS)

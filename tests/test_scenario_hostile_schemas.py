@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from case_tables import each_row
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
 from llm_proxy.scenario.generation.scalars import (
@@ -92,7 +93,7 @@ def test_expensive_schemas_are_refused_soon(schema: Json) -> None:
     assert process_time() - start < MAX_SECONDS
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "reason"),
     [
         (
@@ -136,7 +137,7 @@ def test_unsatisfiable_schemas_are_refused_with_the_reason(schema: Json, reason:
     assert str(refused.value).startswith(f"no value can be made up at {reason}; write it")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "expected"),
     [
         (

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.document import (
@@ -206,7 +207,7 @@ def test_the_example_of_the_mock_loads_unchanged() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["tool-call", "tool_call", "toolCall"])
+@each_row("kind", ["tool-call", "tool_call", "toolCall"])
 def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
     answer = {"kind": kind, "toolCalls": [{"toolName": "a"}]}
     loaded = load_value(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
@@ -216,7 +217,7 @@ def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "usage"),
     [
         ({"inputTokens": 1, "output_tokens": 2}, UsageSpec(input=1, output=2)),
@@ -243,7 +244,7 @@ def test_a_whole_number_may_have_a_point() -> None:
     assert load_value(EMPTY | {"turns": [step]}).scenarios[0].value.turns[0].turn == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "- {id: a, description: b, turns: []}\n- {id: c, description: d, turns: []}\n",
@@ -275,7 +276,7 @@ def test_a_document_may_name_its_schema() -> None:
     assert load_value({"$schema": "schema.json", "mock": MOCK}).mock is not None
 
 
-@pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
+@each_row("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
 def test_an_empty_file_is_a_warning(content: bytes) -> None:
     loaded = parse_scenario_file("s.yaml", content)
 
@@ -283,7 +284,7 @@ def test_an_empty_file_is_a_warning(content: bytes) -> None:
     assert loaded.mistakes == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "message"),
     [
         (b"id: a\nb: \xe9\n", "s.yaml:2:4: $: the byte 0xe9 is no UTF-8: save the file as UTF-8"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from case_tables import each_row
 from invalid_scenarios import SYNTAX_ERRORS, VALIDATION_ERRORS, WARNINGS
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
@@ -21,12 +22,12 @@ def test_there_are_many_ways_to_be_wrong() -> None:
     assert len(SYNTAX_ERRORS) + len(VALIDATION_ERRORS) + len(WARNINGS) > 70
 
 
-@pytest.mark.parametrize(("text", "message"), SYNTAX_ERRORS.values(), ids=SYNTAX_ERRORS)
+@each_row(("text", "message"), SYNTAX_ERRORS.values(), ids=SYNTAX_ERRORS)
 def test_invalid_yaml_is_explained_in_plain_words(text: str, message: str) -> None:
     assert without_file_name(parse_scenario_file("s.yaml", text.encode()).mistakes) == (message,)
 
 
-@pytest.mark.parametrize("text", [text for text, _ in SYNTAX_ERRORS.values()], ids=SYNTAX_ERRORS)
+@each_row("text", [text for text, _ in SYNTAX_ERRORS.values()], ids=SYNTAX_ERRORS)
 def test_errors_of_the_python_parser_are_explained_too(text: str) -> None:
     if "ud83d" in text:
         return  # this parser reads such a pair, and the composer refuses the halves
@@ -35,7 +36,7 @@ def test_errors_of_the_python_parser_are_explained_too(text: str) -> None:
     assert "no valid YAML" not in caught.value.message
 
 
-@pytest.mark.parametrize(("text", "messages"), VALIDATION_ERRORS.values(), ids=VALIDATION_ERRORS)
+@each_row(("text", "messages"), VALIDATION_ERRORS.values(), ids=VALIDATION_ERRORS)
 def test_every_mistake_of_a_file_is_reported(text: str, messages: tuple[str, ...]) -> None:
     loaded = parse_scenario_file("s.yaml", text.encode())
 
@@ -43,7 +44,7 @@ def test_every_mistake_of_a_file_is_reported(text: str, messages: tuple[str, ...
     assert all(mistake.fails_lint for mistake in loaded.mistakes)
 
 
-@pytest.mark.parametrize(("text", "messages"), WARNINGS.values(), ids=WARNINGS)
+@each_row(("text", "messages"), WARNINGS.values(), ids=WARNINGS)
 def test_warnings_are_reported_and_the_file_is_loaded(text: str, messages: tuple[str, ...]) -> None:
     loaded = parse_scenario_file("s.yaml", text.encode())
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario import scripting
 from llm_proxy.scenario.documents import loading
@@ -70,7 +71,7 @@ def test_every_option_is_optional_and_fixed() -> None:
 
 
 @pytest.mark.shows("004-01")
-@pytest.mark.parametrize("where", ["a file", "the command line"])
+@each_row("where", ["a file", "the command line"])
 async def test_a_mock_stands_in_a_file_or_on_the_command_line(tmp_path: Path, where: str) -> None:
     path = tmp_path / "mocks.yaml"
     path.write_text("scenarios: []\nmock: {reply: Of the file.}\n")
@@ -218,7 +219,7 @@ def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> N
 
 
 @pytest.mark.shows("004-15")
-@pytest.mark.parametrize(
+@each_row(
     ("options", "finish"),
     [
         ({}, FinishReason.STOP),
@@ -267,7 +268,7 @@ async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("004-16", "004-17")
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "usage"),
     [
         ({}, Usage(3, 2, 5)),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from cli_process import run_command
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace, RecordedPace
@@ -78,8 +79,8 @@ async def test_lint_warns_of_both_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("004-13")
-@pytest.mark.parametrize("name", ["thinkingMs", "delayMs", "chunkDelayMs"])
-@pytest.mark.parametrize("span", [[80, 30], -1, [-1, 5], [1, 2, 3]])
+@each_row("name", ["thinkingMs", "delayMs", "chunkDelayMs"])
+@each_row("span", [[80, 30], -1, [-1, 5], [1, 2, 3]])
 def test_a_range_that_is_none_is_a_mistake(name: str, span: Any) -> None:
     with pytest.raises(UsageError, match=name):
         read({name: span})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec import Struct
 from msgspec.structs import fields
 
+from case_tables import each_row
 from llm_proxy.scenario.documents import document, names
 from llm_proxy.scenario.documents.document import (
     MockSpec,
@@ -33,7 +33,7 @@ def test_every_name_goes_to_camel_case_and_back() -> None:
     assert {names.to_snake_case(names.to_camel_case(item)) for item in snake_names} == snake_names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("struct", "written", "name"),
     [
         (ScenarioTurn, "expectedTopP", "expected_top_p"),
@@ -57,7 +57,7 @@ def test_a_written_name_means_a_field_of_its_struct(
     assert names.fields_by_spelling(struct).get(written) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "nearest"),
     [
         ("turnss", "turns"),
@@ -73,7 +73,7 @@ def test_what_was_probably_meant_is_named_in_the_spelling_that_was_used(
     assert names.nearest_field_name(written, field_names(document.Scenario)) == nearest
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "word"),
     [("final-report", "final-report"), ("final_report", "final-report"),
      ("finalReport", "final-report"), ("text", "text"), ("final report", None)],
@@ -82,8 +82,6 @@ def test_a_word_may_be_spelled_as_names_are(written: str, word: str | None) -> N
     assert names.canonical_choice(written, ["text", "final-report"]) == word
 
 
-@pytest.mark.parametrize(
-    ("written", "nearest"), [("finalreport", "final-report"), ("txt", "text"), ("zzz", None)]
-)
+@each_row(("written", "nearest"), [("finalreport", "final-report"), ("txt", "text"), ("zzz", None)])
 def test_the_nearest_word_is_found(written: str, nearest: str | None) -> None:
     assert names.nearest_choice(written, ["text", "final-report"]) == nearest

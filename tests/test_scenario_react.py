@@ -6,10 +6,10 @@ import json
 import re
 from typing import Final
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.scenario import scripting
 from llm_proxy.scenario.documents.document import ReActResponse
 
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "text"),
     [
         (

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
@@ -61,7 +62,7 @@ THOUGHTS: Final = {
 
 
 @pytest.mark.shows("000-81", "000-82", "000-83", "000-104")
-@pytest.mark.parametrize(
+@each_row(
     ("content", "texts"),
     [
         ("Three.", ["Three."]),
@@ -207,7 +208,7 @@ def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> No
 
 
 @pytest.mark.shows("000-86")
-@pytest.mark.parametrize(
+@each_row(
     "conversation",
     [
         Conversation(
@@ -238,15 +239,13 @@ def test_a_scenario_may_say_whether_signatures_are_expected() -> None:
 
 
 @pytest.mark.shows("000-87")
-@pytest.mark.parametrize(
-    "parts", [(THOUGHT, Text("No call.")), (CALL,), (Text("Neither."),)], ids=str
-)
+@each_row("parts", [(THOUGHT, Text("No call.")), (CALL,), (Text("Neither."),)])
 def test_only_messages_with_a_call_and_a_thought_are_looked_at(parts: tuple[Part, ...]) -> None:
     assert visible_conversation(conversation_of(parts)) == (conversation_of(parts), ())
 
 
 @pytest.mark.shows("000-88", "000-89", "000-103")
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "kept"),
     [
         ((THOUGHT, SIGNED, CALL), True),
@@ -299,7 +298,7 @@ BLOCKS: Final = [
 
 
 @pytest.mark.shows("000-89", "000-90")
-@pytest.mark.parametrize(("block", "sealed"), BLOCKS)
+@each_row(("block", "sealed"), BLOCKS)
 async def test_blocks_of_anthropics_are_sealed_by_a_signature_or_by_data(
     tmp_path: Path, block: dict[str, Any], sealed: bool
 ) -> None:
@@ -340,7 +339,7 @@ async def test_the_answer_is_not_changed_and_the_journal_names_the_message(
 
 
 @pytest.mark.shows("000-90")
-@pytest.mark.parametrize(("block", "sealed"), BLOCKS[:2])
+@each_row(("block", "sealed"), BLOCKS[:2])
 async def test_templates_and_matchers_see_what_is_left_of_it(
     tmp_path: Path, block: dict[str, Any], sealed: bool
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from dialect_manners import MANNERS, Manner
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects.base import DecodedRequest
@@ -107,7 +108,7 @@ def _kind(action: Action) -> str:
 
 
 @pytest.mark.shows("001-18", "004-13")
-@pytest.mark.parametrize(
+@each_row(
     ("pace", "due"),
     [
         (RecordedPace(), [5.0, 15.0, 35.0, 65.0]),
@@ -134,7 +135,7 @@ def test_an_empty_answer_waits_only_for_the_thinking_time() -> None:
 
 
 @pytest.mark.shows("004-11", "004-14")
-@pytest.mark.parametrize("name", ["openai-chat whole", "anthropic whole", "ollama chat whole"])
+@each_row("name", ["openai-chat whole", "anthropic whole", "ollama chat whole"])
 def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
     burst = actions_of(
         RESPONSE,
@@ -146,7 +147,7 @@ def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
     assert (wait_times(burst), len(sent_data(burst))) == ([5.0], 1)
 
 
-@pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-"))
+@each_row("manner", MANNERS)
 def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -> None:
     response = SendTurns(TURNS, token_pieces, 1.0, lambda _: 1.0)
     context = replace(manner.context, split_text=token_pieces)
@@ -206,7 +207,7 @@ async def test_a_stream_goes_out_in_its_slots() -> None:
 
 
 @pytest.mark.shows("004-07")
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_retryable(
     stream: bool,
 ) -> None:

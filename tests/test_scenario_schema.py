@@ -6,12 +6,12 @@ import copy
 from typing import Any, Final
 
 import orjson
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 
+from case_tables import each_row
 from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.document import scenario_schema
@@ -32,7 +32,7 @@ def test_it_is_a_schema_of_the_draft_that_it_names() -> None:
     assert "$id" not in SCHEMA
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [SCENARIO, [SCENARIO, SCENARIO | {"id": "another"}], DOCUMENT, {"mock": MOCK}, []],
     ids=["scenario", "list", "document", "mock", "empty list"],
@@ -71,7 +71,7 @@ def test_it_takes_whatever_lint_takes(place: tuple[tuple[Any, ...], str], odd: A
     assert VALIDATOR.is_valid(value) or not passes_lint(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "name", "value"),
     [
         (("scenarios", 0), "descriptoin", "a"),

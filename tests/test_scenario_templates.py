@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.scenario.documents.document import Response, ToolCallSpec, ToolCallsResponse
 from llm_proxy.scenario.generation import templates
 from llm_proxy.turns import Json
@@ -26,7 +26,7 @@ BODY: Final[dict[str, Json]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("nothing to fill in", "nothing to fill in"),
@@ -63,7 +63,7 @@ def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [None, "text", 3, [], {}])
+@each_row("body", [None, "text", 3, [], {}])
 def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
     assert templates.fill_templates("<{{ $.a }}>", body)[0] == "<>"
 
@@ -135,7 +135,7 @@ UNCLOSED: Final = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "mistake"),
     [
         ("a {{ $.b", UNCLOSED.format("{{ $.b")),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects.encoding import one_piece
 from llm_proxy.scenario.documents.document import ChunkSpec
@@ -36,7 +37,7 @@ def test_the_pieces_are_the_text_and_none_is_empty(chunks: ChunkSpec | None, tex
     assert all(pieces)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chunks", "pieces"),
     [
         (None, (TEXT,)),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.shell.running.proxy import run_in_thread
 from raw_http import build_http_request, send_request
 from scenario_server import REPORT, report_fields, scenario_document, serve_scenarios, text_turn
@@ -84,7 +85,7 @@ def nested_list(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("levels", [50, 150, 900])
+@each_row("levels", [50, 150, 900])
 async def test_a_path_does_not_match_a_body_that_is_nested_too_deeply(
     tmp_path: Path, levels: int
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from case_tables import each_row
 from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import DialectResponse, dialect_of_request
@@ -95,9 +96,7 @@ def stream_chunks(action: SendTurns) -> list[dict[str, Any]]:
 
 
 @pytest.mark.shows("001-38")
-@pytest.mark.parametrize(
-    ("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)]
-)
+@each_row(("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)])
 def test_the_count_of_words_is_the_same_on_every_machine(message: str, count: int) -> None:
     assert hash_based_word_count(message) == count
 
@@ -173,9 +172,7 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
 
 
 @pytest.mark.shows("001-15", "001-40")
-@pytest.mark.parametrize(
-    "message", ["Reason: so", "Why?\nreason: so", "Why? Reason:", "\n Reason:"]
-)
+@each_row("message", ["Reason: so", "Why?\nreason: so", "Why? Reason:", "\n Reason:"])
 def test_any_other_reason_asks_for_no_reasoning(message: str) -> None:
     response = synthesize(message)
 
@@ -418,7 +415,7 @@ def _messages(entry: Any) -> str:
 
 
 @pytest.mark.shows("001-36")
-@pytest.mark.parametrize(
+@each_row(
     ("message", "reason"),
     [
         (instruction_message("{"), "Input data was truncated"),
@@ -519,9 +516,7 @@ def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     return dialect.decode_response(dialect.encode_response(request, action.response_turns, context))
 
 
-each_variant = pytest.mark.parametrize(
-    "variant", MANNERS, ids=lambda variant: variant.name.replace(" ", "-")
-)
+each_variant = each_row("variant", MANNERS)
 
 
 @pytest.mark.shows("001-10", "001-21")
@@ -579,7 +574,7 @@ def test_every_dialect_with_tool_calls_encodes_those_of_an_instruction(variant: 
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "layout"),
     [
         ("/v1/chat/completions", "choices"),
