@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -350,7 +349,6 @@ SCALARS: Final = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
 @given(TEXTS)
 def test_any_text_is_refused_or_round_trips(text: str) -> None:
     try:
@@ -360,7 +358,6 @@ def test_any_text_is_refused_or_round_trips(text: str) -> None:
     assert parse_rule(rule.text) == rule
 
 
-@settings(max_examples=150)
 @given(
     st.sampled_from([*FAULT_KINDS]),
     st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=5)), SCALARS, max_size=4),
@@ -376,7 +373,6 @@ def test_any_mapping_is_refused_or_round_trips(name: str, arguments: dict[str, A
 PATTERNS: Final = st.text(alphabet="ab*?[]!^-&~|\\ü", max_size=30)
 
 
-@settings(max_examples=100)
 @given(PATTERNS, st.text(alphabet="ab-ü", max_size=20))
 def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
     assert matches_pattern(name, pattern) in {True, False}
@@ -385,37 +381,39 @@ def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
 # The cost of a rule
 
 
-@each_row("pattern", ["*a" * 99 + "b", "*" * 200, "*?" * 100 + "b", "[a-z]*" * 33 + "!"])
-def test_no_pattern_takes_exponential_time(pattern: str) -> None:
-    started = time.process_time()
-    matches_pattern("a" * 20_000, pattern)
-    assert time.process_time() - started < 2
+@each_row(
+    ("pattern", "matches"),
+    [
+        ("*a" * 99 + "b", False),
+        ("*" * 200, True),
+        ("*?" * 100 + "b", False),
+        ("[a-z]*" * 33 + "!", False),
+    ],
+)
+def test_no_pattern_takes_exponential_time(pattern: str, matches: bool) -> None:
+    """One that did would not end."""
+    assert matches_pattern("a" * 20_000, pattern) == matches
 
 
-def test_no_text_takes_exponential_time() -> None:
-    started = time.process_time()
-    for text in (
-        '"' * 1999,
-        "(" * 1999,
-        "reset," + "a=(" * 600,
-        "\\" * 1999,
-        '"\\' * 999,
-        "," * 1999,
-    ):
-        with pytest.raises(UsageError):
-            parse_rule(text)
-    assert time.process_time() - started < 2
+@each_row(
+    "text",
+    ['"' * 1999, "(" * 1999, "reset," + "a=(" * 600, "\\" * 1999, '"\\' * 999, "," * 1999],
+)
+def test_no_text_takes_exponential_time(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_rule(text)
 
 
 @each_row(
     ("rule", "size"),
-    [
-        ("slice,size=1,delay=0ms", 150_000),
-        ("bandwidth,rate=1", 150_000),
-        ("duplicate,count=1000", 5_000),
-    ],
+    [("slice,size=1,delay=0ms", 1_500), ("bandwidth,rate=1", 1_500), ("duplicate,count=99", 50)],
 )
-def test_no_rule_makes_an_action_per_byte(rule: str, size: int) -> None:
+def test_no_rule_makes_an_action_per_byte(
+    monkeypatch: pytest.MonkeyPatch, rule: str, size: int
+) -> None:
+    """Beyond a number of pieces, which is a hundredth of the real one here."""
+    monkeypatch.setattr("llm_proxy.faults.kinds.slice_._MAX_WRITES", 1_000)
+    monkeypatch.setattr("llm_proxy.faults.kinds.bandwidth._MAX_PIECES", 1_000)
     request = turn_request()
     head = encoded_response(request).head
     message = b'data: {"a":"%b"}\n\n' % (b"x" * size)
@@ -426,4 +424,4 @@ def test_no_rule_makes_an_action_per_byte(rule: str, size: int) -> None:
     )
     actions, _ = apply_faults(request, burst, rule)
     assert sum(len(item.data) for item in actions if isinstance(item, Send)) >= size
-    assert len(actions) < 250_000
+    assert len(actions) < 2_500

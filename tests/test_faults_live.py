@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
@@ -73,23 +72,25 @@ def injected_faults(server: RunningProxy) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("rule", ["reset,after=1", "close,after=1", "truncate,after=1"])
+@each_row(
+    ("rule", "client_ending"),
+    [("reset,after=1", "rst"), ("close,after=1", "fin"), ("truncate,after=1", "clean")],
+)
 async def test_the_client_is_cut_off_at_once_and_the_upstream_is_read_to_its_end(
-    tmp_path: Path, rule: str
+    tmp_path: Path, rule: str, client_ending: str
 ) -> None:
-    held_upstream = HeldUpstream()
+    held_upstream, folder = HeldUpstream(), tmp_path / rule
     async with (
         upstream(held_upstream) as provider,
-        faulted_proxy(tmp_path, provider, rule) as server,
+        faulted_proxy(folder, provider, rule) as server,
     ):
         response = await send_request(server.url, raw_chat_request())
         assert not held_upstream.release.is_set()
         held_upstream.release.set()
         await wait_until(lambda: not server.active_stream_count())
 
-    ends = {"reset,after=1": "rst", "close,after=1": "fin", "truncate,after=1": "clean"}
-    assert (response.ending, response.body) == (ends[rule], EVENTS[0])
-    [cassette] = load_cassettes(tmp_path)
+    assert (response.ending, response.body) == (client_ending, EVENTS[0])
+    [cassette] = load_cassettes(folder)
     assert is_complete_recording(cassette)
 
 

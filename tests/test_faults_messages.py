@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -35,7 +35,6 @@ from llm_proxy.framing import eventstream, split_messages
 
 FRAMINGS = st.sampled_from([*DIALECTS_BY_FRAMING, "array"])
 CUTS = st.lists(st.integers(0, 4000), max_size=20)
-FEW_EXAMPLES = settings(max_examples=25)
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 COMMENT = b": keep-alive\n\n"
@@ -74,7 +73,6 @@ def skip_reason(request: Request, rule: str) -> str:
     return injection.records[0].skipped
 
 
-@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 20), st.booleans())
 def test_a_half_event_is_half_of_its_bytes_and_ends_the_body(
     framing: str, cuts: list[int], after: int, is_live: bool
@@ -99,7 +97,6 @@ def test_half_an_event_may_end_within_a_character() -> None:
         sent_body(actions).decode()
 
 
-@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.integers(1, 3), st.booleans())
 def test_a_duplicate_is_the_message_again_and_can_be_parsed(
     framing: str, cuts: list[int], after: int, count: int, is_live: bool
@@ -123,7 +120,6 @@ def test_a_duplicate_is_the_message_again_and_can_be_parsed(
         assert sent == [*original[:after], *[original[after]] * count, *original[after:]]
 
 
-@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 7), st.booleans())
 def test_two_messages_are_swapped_and_can_be_parsed(
     framing: str, cuts: list[int], after: int, is_live: bool
@@ -165,7 +161,6 @@ def test_the_end_of_an_array_stays_where_it_is() -> None:
     assert skip_reason(request, f"reorder,after={last - 1}") == reason
 
 
-@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.booleans())
 def test_one_message_is_no_json_and_all_others_are_as_they_were(
     framing: str, cuts: list[int], after: int, is_live: bool
@@ -183,7 +178,6 @@ def test_one_message_is_no_json_and_all_others_are_as_they_were(
         assert sent[after + 1 :] == original[after + 1 :]
 
 
-@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.booleans())
 def test_one_byte_is_no_utf_8_and_all_else_is_as_it_was(
     framing: str, cuts: list[int], after: int, is_live: bool

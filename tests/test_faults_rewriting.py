@@ -15,7 +15,6 @@ from fault_injection import (
     apply_faults,
     apply_faults_live,
     encoded_response,
-    request_faults,
     response_burst,
     sent_body,
     split_at,
@@ -204,13 +203,19 @@ def test_a_rule_without_location_replaces_the_response(rule: str) -> None:
     assert len(actions) in (1, 2)
 
 
-def test_rules_that_are_too_expensive_together_raise() -> None:
+def test_rules_that_are_too_expensive_together_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     request = turn_request()
-    chain = request_faults(request, *["slice,size=1,delay=0ms"] * 99).build_rewriter_chain()
+    burst = response_burst(encoded_response(request))
+    rules = ["slice,size=20,delay=0ms"] * 3
+    rewritten, _ = apply_faults(request, burst, *rules[:1])
+    rewritten_count = len(burst) + 2 * len(rewritten)  # by three rules
+    monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count)
+    apply_faults(request, burst, *rules)
+    monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count - 1)
     with pytest.raises(
         RewritingTooExpensive, match="the rules of this answer make too much work together"
     ):
-        chain.rewrite_response(response_burst(encoded_response(request)))
+        apply_faults(request, burst, *rules)
 
 
 @pytest.mark.parametrize("is_live", [False, True])

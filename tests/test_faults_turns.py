@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -59,7 +59,6 @@ CALL_TURN: Final = Turn(
     usage=Usage(input=5, output=12),
 )
 TEXT_TURN: Final = replace(TURN, model="")
-FEW_EXAMPLES: Final = settings(max_examples=20)
 
 
 def encode_or_none(manner: Manner, turn: Turn) -> DialectResponse | None:
@@ -331,7 +330,6 @@ def test_a_re_encoded_response_with_more_messages_ends_with_the_original() -> No
     assert sum(isinstance(item, Send) for item in actions) > len(response.framed_messages)
 
 
-@FEW_EXAMPLES
 @given(
     st.sampled_from(
         ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "bedrock"]

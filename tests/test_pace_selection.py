@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -111,7 +111,6 @@ async def bursts(
 REQUESTS: Final = [(name, session) for name in ("x", "y") for session in ("a", "b")] * 3
 
 
-@settings(max_examples=10)
 @given(st.permutations(REQUESTS), st.booleans())
 def test_the_same_requests_in_any_order_have_the_same_bytes_and_times(
     order: list[tuple[str, str]], is_concurrent: bool
@@ -229,12 +228,13 @@ async def test_a_request_can_ask_for_another_pace_of_a_recording(tmp_path: Path)
     assert paces == ["ttft=10ms,gap=10ms", "instant,chunks=7"]
 
 
-@pytest.mark.parametrize("mode", ["replay", "auto", "simulate"])
+@each_row("mode", ["replay", "auto", "simulate"])
 async def test_an_invalid_pace_header_is_refused_and_uses_no_take(
     tmp_path: Path, mode: Any
 ) -> None:
-    write_cassettes(tmp_path, raw_chat_request(), text_response("first"), text_response("second"))
-    async with proxy(mode, tmp_path, pace=InstantPace()) as running_proxy:
+    folder = tmp_path / mode
+    write_cassettes(folder, raw_chat_request(), text_response("first"), text_response("second"))
+    async with proxy(mode, folder, pace=InstantPace()) as running_proxy:
         refused = await send_request(
             running_proxy.url, raw_chat_request("hi", "x-llm-proxy-pace: 50")
         )

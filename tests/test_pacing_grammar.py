@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -203,7 +203,6 @@ PACES: Final[st.SearchStrategy[Pace]] = st.one_of(
 )
 
 
-@settings(max_examples=200)
 @given(PACES)
 def test_the_text_of_a_pace_parses_to_the_same_pace(pace: Pace) -> None:
     assert parse_pace(str(pace)) == pace

@@ -304,7 +304,7 @@ async def test_a_client_that_gives_up_on_a_timeout_has_used_an_attempt(tmp_path:
 
 
 @pytest.mark.shows("000-59", "000-60", "000-61", "000-101")
-@pytest.mark.parametrize("status", ["timeout", "invalid_response", "network_error"])
+@each_row("status", ["timeout", "invalid_response", "network_error"])
 async def test_a_message_that_no_body_carries_stands_in_log_and_journal(
     tmp_path: Path, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -63,7 +63,6 @@ async def test_fragments_that_the_system_prompt_lacks_are_named(
 
 
 @pytest.mark.shows("000-32")
-@settings(max_examples=30)
 @given(prompt=st.text(), fragment=st.text(min_size=1))
 def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None:
     scenario = parse_scenario(scenario_document())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import corpus
@@ -617,7 +617,6 @@ ODD: Final = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
 @example({}, "\ufffd")
 @given(
     st.dictionaries(NAMES | ODD.filter(lambda text: text != "<<"), JSON | ODD, max_size=4),

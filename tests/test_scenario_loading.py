@@ -9,7 +9,7 @@ import msgspec
 import orjson
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -329,7 +329,6 @@ ODD: Final[st.SearchStrategy[Any]] = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(paths(DOCUMENT)[1:]), ODD)
 def test_loading_accepts_exactly_what_msgspec_accepts(path: tuple[Any, ...], odd: Any) -> None:
     document = copy.deepcopy(DOCUMENT)
@@ -351,7 +350,6 @@ def test_loading_accepts_exactly_what_msgspec_accepts(path: tuple[Any, ...], odd
         )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.binary(max_size=60) | st.text(max_size=40).map(str.encode),
     st.sampled_from([".yaml", ".json"]),

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -78,7 +78,6 @@ JSON: Final = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     thought=LINE,
     action=NAME,
@@ -95,7 +94,6 @@ def test_the_parser_of_document_002_reads_every_action(
     assert fields["action_input"] == action_input
 
 
-@settings(max_examples=30, deadline=None)
 @given(answer=LINE)
 def test_the_parser_of_document_002_reads_every_final_answer(answer: str) -> None:
     """002-P21."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -159,7 +159,6 @@ def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -
     assert sent_data(burst) == list(expected.framed_messages)
 
 
-@settings(max_examples=50)
 @given(
     texts=st.lists(st.sampled_from(["a", ""]), max_size=8),
     gaps=st.lists(st.integers(0, 50), min_size=9, max_size=9),

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from case_tables import each_row
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
@@ -110,6 +111,7 @@ async def test_a_reply_and_replies_come_before_a_function(
 async def test_what_a_function_raises_is_an_error_of_the_server(
     tmp_path: Path, respond_module: str, dialect: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     async with serve_scenarios(tmp_path, respond=f"{respond_module}:broken") as server:
         response = await server.send(dialect)
 
@@ -124,7 +126,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
 
 
 @pytest.mark.shows("004-09")
-@pytest.mark.parametrize(
+@each_row(
     ("function", "reason"),
     [
         ("odd", "there is no such field; did you mean content?"),

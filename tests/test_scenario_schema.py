@@ -6,7 +6,7 @@ import copy
 from typing import Any, Final
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import fields
@@ -59,7 +59,6 @@ FIELDS: Final = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(FIELDS), ODD)
 def test_it_takes_whatever_lint_takes(place: tuple[tuple[Any, ...], str], odd: Any) -> None:
     value = copy.deepcopy(DOCUMENT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -28,7 +28,6 @@ _TEXTS = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled
 )
 
 
-@settings(max_examples=200)
 @given(chunks=st.none() | _CHUNKS, text=_TEXTS)
 def test_the_pieces_are_the_text_and_none_is_empty(chunks: ChunkSpec | None, text: str) -> None:
     pieces = list(text_splitter(chunks)(text))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx2
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -117,7 +117,6 @@ def test_the_words_are_one_list_again_and_again() -> None:
 
 
 @pytest.mark.shows("001-20", "001-39")
-@settings(max_examples=50)
 @given(message=st.text(min_size=1))
 def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
     assert sent(synthesize(message)).response_turns[0].text == lorem_and_echo(message)
@@ -482,7 +481,6 @@ def test_an_end_without_a_start_is_no_block() -> None:
     thought=st.none() | st.integers(0, 9),
     mark=st.text(max_size=6),
 )
-@settings(max_examples=50)
 def test_each_stream_has_its_words_between_its_marks(
     lengths: list[int], thought: int | None, mark: str
 ) -> None:
