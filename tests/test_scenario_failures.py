@@ -31,8 +31,8 @@ NAMES: Final = (
     "bedrock",
 )  # fmt: skip
 """A basic manner of each dialect; each has a `stream` and a `whole` form."""
-for_each_name: Final = pytest.mark.parametrize("name", NAMES)
-for_each_manner = each_row("manner", MANNERS)
+for_each_name: Final = each_row("name", NAMES)
+for_each_manner = each_row("manner", MANNERS, ids=(manner.name for manner in MANNERS))
 
 
 def failure_actions(

@@ -147,7 +147,7 @@ def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
     assert (wait_times(burst), len(sent_data(burst))) == ([5.0], 1)
 
 
-@each_row("manner", MANNERS)
+@each_row("manner", MANNERS, ids=(manner.name for manner in MANNERS))
 def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -> None:
     response = SendTurns(TURNS, token_pieces, 1.0, lambda _: 1.0)
     context = replace(manner.context, split_text=token_pieces)

@@ -514,7 +514,7 @@ def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     return dialect.decode_response(dialect.encode_response(request, action.response_turns, context))
 
 
-each_variant = each_row("variant", MANNERS)
+each_variant = each_row("variant", MANNERS, ids=(variant.name for variant in MANNERS))
 
 
 @pytest.mark.shows("001-10", "001-21")
