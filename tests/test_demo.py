@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,10 +18,12 @@ from case_tables import each_row
 from cli_process import RunningCommand, run_command, running_command
 from llm_proxy import framing
 from llm_proxy.cassette_views import cassette_outcome
-from llm_proxy.cli import demo as demo_module
-from llm_proxy.cli.demo import DemoResult, demo, run_demo
+from llm_proxy.cli import demo as demo_command
+from llm_proxy.cli.demo import demo
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
+from llm_proxy.shell import demo as demo_module
+from llm_proxy.shell.demo import DemoResult
 from llm_proxy.shell.library.library import Library
 from stub_upstream import Connection, Script, fixed_length, upstream
 
@@ -129,7 +132,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def demo_result(tmp_path: Path, fast_provider: None) -> DemoResult:
-    return await run_demo(tmp_path / "cassettes", tmp_path / "spool")
+    return await demo_module.run_demo(
+        tmp_path / "cassettes",
+        tmp_path / "spool",
+        show_step=lambda name, text: None,
+        show_message=lambda message: None,
+    )
 
 
 def with_merged_reads(result: DemoResult) -> DemoResult:
@@ -164,8 +172,8 @@ def altered_result(result: DemoResult, **changes: object) -> DemoResult:
 async def test_every_difference_is_reported(
     demo_result: DemoResult, expected_message: str, change: Callable[[DemoResult], DemoResult]
 ) -> None:
-    assert demo_module.find_differences(demo_result) == []
-    assert expected_message in demo_module.find_differences(change(demo_result))
+    assert demo_command.find_differences(demo_result) == []
+    assert expected_message in demo_command.find_differences(change(demo_result))
 
 
 async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> None:
@@ -175,7 +183,7 @@ async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> No
     changed = altered_result(
         demo_result, cassette=cassette_with_messages(demo_result, partial_messages)
     )
-    assert "the cassette is partial" in demo_module.find_differences(changed)[0]
+    assert "the cassette is partial" in demo_command.find_differences(changed)[0]
 
 
 def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...]) -> object:
@@ -184,8 +192,10 @@ def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...])
 
 @pytest.mark.usefixtures("fast_provider")
 def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_altered_demo(cassettes: Path, spool: Path) -> DemoResult:
-        return with_merged_reads(await run_demo(cassettes, spool))
+    run_demo = demo_module.run_demo
+
+    async def run_altered_demo(*folders: Path, **shown: Any) -> DemoResult:
+        return with_merged_reads(await run_demo(*folders, **shown))
 
     monkeypatch.setattr(demo_module, "run_demo", run_altered_demo)
     result = invoke_demo()
@@ -195,7 +205,7 @@ def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_both_timelines_share_one_scale(demo_result: DemoResult) -> None:
-    rows = dict(demo_module.comparison_rows(demo_result)[:3])
+    rows = dict(demo_command.comparison_rows(demo_result)[:3])
     assert rows["timeline"].startswith("0 ")
     assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 89
     assert rows["recorded"].strip()
@@ -238,9 +248,10 @@ async def stream_with_status_500(connection: Connection) -> None:
     ids=["no stream", "another status", "cut short"],
 )
 async def test_an_unexpected_response_is_an_error(script: Script, message: str) -> None:
+    request = demo_module.load_script().request
     async with upstream(script) as server:
         with pytest.raises(LlmProxyError, match=message):
-            await demo_module.send_request(server.url, demo_module.load_script().request)
+            await demo_module.send_request(server.url, request, lambda message: None)
 
 
 def test_the_provider_splits_events_across_reads() -> None:

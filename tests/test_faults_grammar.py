@@ -188,7 +188,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
     "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a whole number from 1 on",
-    "reset,times=x": "fault 'reset,times=x': times=x is not a whole number",
+    "reset,times=x": "fault 'reset,times=x': times=x is not a whole number from 1 on",
     "reset,nth=1,first=2": (
         "fault 'reset,nth=1,first=2': nth and first both count: keep one of them"
     ),

@@ -235,7 +235,7 @@ def _cached_spellings(headers: Headers, query: str) -> frozenset[bytes]:
                 for header_credential in _header_credentials(header_bytes)
                 if has_credential_name or has_secret_shape(header_credential)
             )
-    for pair in _QUERY_SEPARATOR.split(query):
+    for pair in _QUERY_SEPARATOR.split(query)[::2]:
         name, _, text = pair.partition("=")
         parameter = text.encode()
         if is_secret_parameter(name) and (is_credential_name(name) or has_secret_shape(parameter)):

@@ -79,10 +79,9 @@ def parse_count(text: str) -> int:
 
 def parse_positive_count(text: str) -> int:
     """Parse a whole number from 1 on."""
-    number = parse_count(text)
-    if number == 0:
+    if _WHOLE_NUMBER.fullmatch(text.strip()) is None or int(text) == 0:
         raise ValueError("a whole number from 1 on")
-    return number
+    return int(text)
 
 
 def parse_fraction(text: str) -> float:

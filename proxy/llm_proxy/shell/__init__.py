@@ -2,6 +2,7 @@
 
 Nothing outside this folder and the entry points touches them.
 
+    demo         the demo: its provider, its client, and both proxies
     running      a server from start to stop
         proxy             starts and stops a proxy server, with what its mode responds from
         serving           the server at the command line: log, child process, signals, exit code

@@ -242,9 +242,10 @@ class CassetteFiler:
     def _is_foreign_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> bool:
         """Whether another process has written a take of that number since this run began."""
         path = self._library.take_paths(meta.session, meta.key).get(number)
-        if path is None:  # in the folder of any model: rules may ignore that
-            unused = self._library.path_for_take(meta, request, number)
-            path = next(unused.parent.parent.glob(f"*/{unused.name}"), unused)
+        if path is None:
+            path = self._library.path_for_take(meta, request, number)
+            if meta.match_rules:  # they may ignore the model: the folder is that of any
+                path = next(path.parent.parent.glob(f"*/{path.name}"), path)
         identity = _file_identity(str(path))
         is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
