@@ -11,7 +11,17 @@ from llm_proxy.dialects import DIALECTS
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import header_value
-from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    FinishReason,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 CHAT = OpenAIChat()
 USAGE = Usage(9, 2)
@@ -65,6 +75,26 @@ def test_a_text_stream_goes_from_its_role_to_done() -> None:
     ]
     assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 11)
     assert events[-1] == "[DONE]"
+
+
+@each_row(
+    ("citation", "fields"),
+    [
+        (Citation("https://a", "A"), {}),
+        (Citation("https://a", "A", "rain"), {"content": "rain"}),
+        (Citation("https://a", "A", span=(0, 2)), {"start_index": 0, "end_index": 2}),
+        (Citation("https://a", "A", span=(2, 2)), {}),
+    ],
+    ids=["a page", "a quotation", "a span", "an empty span"],
+)
+def test_an_annotation_has_the_fields_that_its_citation_has(
+    citation: Citation, fields: dict[str, Any]
+) -> None:
+    events = encode_events(Turn((Text("It rains.", (citation,)),)))
+    page = {"url": "https://a", "title": "A", **fields}
+    assert [delta["annotations"] for delta, _ in deltas(events) if "annotations" in delta] == [
+        [{"type": "url_citation", "url_citation": page}]
+    ]
 
 
 def test_usage_is_sent_only_if_requested() -> None:
@@ -200,6 +230,8 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
     turns = [
         Turn((Text("a"),)),
         Turn((Text("b"),), FinishReason.LENGTH, metadata=(("stop_reason", "x"),)),
+        Turn((Text("c"),), FinishReason.STOP),  # as the first one
+        Turn((Text("d"),)),
     ]
 
     assert CHAT.representable_turns(request, turns, EncodeContext("s", 0)).losses == ()

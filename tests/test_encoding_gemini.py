@@ -194,8 +194,9 @@ def test_arguments_keep_their_exact_json_and_non_objects_are_refused() -> None:
 
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
         encode(Turn((replace(call, arguments="[1]"),)))
-    with pytest.raises(NotRepresentable, match="told exactly"):
-        encode(Turn((replace(call, arguments='{"id":123456789012345678901234567890}'),)))
+    for number in ("123456789012345678901234567890", "1e400", "-Infinity"):
+        with pytest.raises(NotRepresentable, match="told exactly"):
+            encode(Turn((replace(call, arguments=f'{{"id":{number}}}'),)))
 
 
 def test_citations_become_grounding_metadata_with_byte_offsets() -> None:

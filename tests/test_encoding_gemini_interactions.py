@@ -160,6 +160,7 @@ def test_provider_tools_have_their_own_step_types_or_are_mcp_steps() -> None:
             ToolResult("b", "[1]", "code_execution", failed=True),
             ToolCall("c", "look", "{}"),
             ToolResult("c", "found", "look"),
+            ToolResult("c", "[cut", "look"),
         )
     )
     server = {"type": "mcp_server_tool_call", "id": "c", "name": "look", "server_name": "look"}
@@ -177,6 +178,8 @@ def test_provider_tools_have_their_own_step_types_or_are_mcp_steps() -> None:
         {"type": "mcp_server_tool_call", "arguments": {}},
         {"type": "mcp_server_tool_result", "call_id": "c", "name": "look"},
         {"type": "mcp_server_tool_result", "result": "found"},
+        {"type": "mcp_server_tool_result", "call_id": "c", "name": "look"},
+        {"type": "mcp_server_tool_result", "result": "[cut"},
     ]
     assert DIALECT.decode_response(encode(turn))[0].finish is FinishReason.STOP
 
