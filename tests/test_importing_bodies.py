@@ -519,6 +519,8 @@ UNREADABLE: Final = {
                       "of the body of its request parameters were kept, and it is no plain form"),
     "two of reel": (to_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
                     "its response has two bodies, body and stream_chunks"),
+    "no list of reel": (to_json(reel({}, {"stream_chunks": {"data": 1}})),
+                        "its stream_chunks are no list"),
     "no hex of nock": (to_json(nock({}, {"response": "x", "responseIsBinary": True})),
                        "a body is no hex, as it should be"),
     "text or hex of nock": (to_json(nock({"body": "ffee"}, {})),

@@ -141,6 +141,15 @@ def test_times_of_pieces_are_kept_whatever_the_pace() -> None:
     assert stored_cassette(timed, replace(SETTINGS, pace=parse_pace("10tps"))).reads == reads
 
 
+def test_a_body_that_has_reads_is_not_decoded() -> None:
+    timed = replace(
+        PLAIN,
+        reads=(Read(0.0, PLAIN.response_body),),
+        response_headers=(*SSE, ("Content-Encoding", "gzip")),
+    )
+    assert conversion.decode_exchange_bodies(timed, decode_gzip) == timed
+
+
 def test_a_pace_generates_times_and_the_seed_repeats_them() -> None:
     settings = replace(SETTINGS, pace=parse_pace("ttft=300ms,gap=10..80ms"))
 

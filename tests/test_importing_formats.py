@@ -593,6 +593,11 @@ def test_an_exchange_without_an_answer_is_refused_with_its_number(
     assert refusals(har(response=response)) == [(1, why)]
 
 
+@each_row("url", [None, " ", 5])
+def test_an_exchange_without_a_url_is_refused(url: object) -> None:
+    assert refusals(har(request={"method": "GET", "url": url})) == [(1, "its request has no URL")]
+
+
 def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None:
     data = b"".join(
         (

@@ -217,6 +217,10 @@ def test_a_head_ends_its_lines_as_http_does() -> None:
     assert message.headers == (("x-name", "\xc3\x85ngstr\xc3\xb6m"),)
 
 
+def test_a_header_beyond_latin_1_is_stored_as_utf_8() -> None:
+    assert fields.parse_headers({"x-name": "\u013b\n\ud800"}) == (("x-name", "\xc4\xbb ?"),)
+
+
 def test_reasons_quote_no_secret_of_a_url_and_have_a_limited_length() -> None:
     with pytest.raises(NotImportable) as refused:
         fields.build_exchange(
