@@ -373,6 +373,14 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         _HEAD + "turns: []\nchunks: {delay_ms: [1, 2, 3]}\n",
         ("4:20: $.chunks.delay_ms: the list has 3: write 2 numbers, [least, most]",),
     ),
+    "a word for a span": (
+        _HEAD + "turns: []\nchunks: {delay_ms: soon}\n",
+        ('4:20: $.chunks.delay_ms: "soon" is text: write a number or [least, most]',),
+    ),
+    "a word for the turns": (
+        _HEAD + "turns: first\n",
+        ('3:8: $.turns: "first" is text: write a list, […]',),
+    ),
     "a span the wrong way round": (
         _HEAD + "turns: []\nchunks: {delay_ms: [80, 30]}\n",
         ("4:10: $.chunks.delay_ms: the least, 80, is more than the most, 30: write [30, 80]",),

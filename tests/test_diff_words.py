@@ -30,6 +30,8 @@ def both_texts(changes: tuple[Segment, ...]) -> tuple[str, str]:
         ("one\ntwo", "one\nthree", "one⏎[-two-] {+three+}"),
         ("", "all of it", "{+all of it+}"),
         ("all of it", "", "[-all of it-]"),
+        ("", "x" * 121, f"{{+{'x' * 120}…+}}"),
+        ("x" * 121, "", f"[-{'x' * 120}…-]"),
         ("天气很好", "天气不好", "天气[-很-] {+不+}好"),
         ("\x1b[31m", "\x1b[32m", "\\x1b[[-31m-] {+32m+}"),
         ("the same", "the same", ""),

@@ -103,10 +103,12 @@ def test_base64_is_found_however_json_writes_it() -> None:
     assert count == 1
 
 
-def test_invalid_base64_is_redacted_as_plain_text() -> None:
-    reads, count = redact_stream([encode_frame(HEADERS, b'{"bytes":"sk-canary1"}')], [b"canary1"])
-    assert parse_frames(body(reads)) == [Frame(HEADERS, b'{"bytes":"sk-[redacted]"}')]
-    assert count == 1
+@each_row("prefix", [b"sk-", b"YQ==Y", b"\\u002f"])
+def test_invalid_base64_is_redacted_as_plain_text(prefix: bytes) -> None:
+    payload = b'{"bytes":"%bcanary1"}' % prefix
+    reads, count = redact_stream([encode_frame(HEADERS, payload)], [b"canary1"])
+    assert parse_frames(body(reads)) == [Frame(HEADERS, b'{"bytes":"%b[redacted]"}' % prefix)]
+    assert count == count_placeholders(reads) == 1
 
 
 def test_a_frame_without_a_secret_stays_as_it_is_to_the_byte() -> None:

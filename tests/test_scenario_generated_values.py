@@ -107,9 +107,13 @@ def test_a_schema_that_leaves_no_choice_gives_that_value(schema: Json, expected:
         ),
         ({"type": "integer", "minimum": 1, "exclusiveMinimum": True, "maximum": 2}, 2),
         ({"items": [{"const": 1}], "additionalItems": False}, [1]),
+        ({"items": [{"const": 1}], "maxItems": 1}, [1]),
         ({"type": "string", "minLength": None, "enum": ["x"], "title": None}, "x"),
     ],
-    ids=["nullable", "no type", "counts as texts", "order", "draft 4", "draft 7", "nulls"],
+    ids=[
+        *("nullable", "no type", "counts as texts", "order", "draft 4", "draft 7", "only items"),
+        "nulls",
+    ],
 )
 def test_other_spellings_of_schemas_are_read(schema: Json, expected: Json) -> None:
     assert make_value(schema, "seed") == expected
