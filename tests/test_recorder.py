@@ -206,8 +206,10 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
 
 
 async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(recorder, "_MIN_LOGGED_FILINGS", 0)
     monkeypatch.setattr(recorder, "MAX_SMALL_BYTES", -1)
     monkeypatch.setattr(recorder, "_CLOSE_TIMEOUT_S", 0.2)
     released = threading.Event()
@@ -221,6 +223,7 @@ async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
     assert raw.body == b"".join(COMPLETE_STREAM)
     [failure] = server.journal.recording_failures
     assert f"what it has is in {tmp_path / 'spool'}: llm-proxy recover" in failure
+    assert "filing 1 recordings" in caplog.messages
 
 
 async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from llm_proxy.shell.recording.cassette_filer import (
     FiledCassette,
 )
 from spool_files import EVENTS, encode_body, encode_opening, make_older, write_spool
-from stored_cassettes import chat_event
+from stored_cassettes import chat_event, raw_chat_request
 
 
 def make_spool(root: Path, machine: str, text: str) -> Path:
@@ -85,6 +86,29 @@ def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
     assert spool.exists() or kept[1:] == [chat_event("second")]
 
 
+def test_a_file_that_another_recording_was_written_over_is_not_filed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = file_spool(tmp_path, make_spool(tmp_path, "other", "other"))
+    assert other is not None
+    content = encode_opening(tmp_path, raw_chat_request("mine")) + encode_body(*EVENTS)
+    spool = write_spool(tmp_path, content, "1-1")
+
+    def write_over(_: int) -> None:
+        [temporary] = tmp_path.rglob("*.tmp")
+        temporary.write_bytes(other.path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", write_over)
+    with pytest.raises(SpoolError, match="another recording was written over it"):
+        file_spool(tmp_path, spool)
+
+    assert spool.read_bytes() == content
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [
+        chat_event("other")
+    ]
+    assert temporary_files(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     "name",
     [".mine.0123abcd.tmp", ".1-1-a.0123abcd.tmp", ".1-1.0123abcde.tmp", ".1-1.0123ABCD.tmp",
@@ -94,12 +118,14 @@ def test_a_file_of_somebody_else_is_never_swept(tmp_path: Path, name: str) -> No
     write_spool(tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS), "1-1")
     folder = tmp_path / "cassettes" / "openai-chat"
     folder.mkdir(parents=True)
-    theirs, ours = folder / name, folder / ".1-1.0123abcd.tmp"
-    for path in (theirs, ours):
+    theirs, ours, young = (
+        folder / item for item in (name, ".1-1.0123abcd.tmp", ".2-1.0123abcd.tmp")
+    )
+    for path, age in ((theirs, 9999), (ours, 9999), (young, 50)):
         path.write_bytes(b"half")
-        make_older(path, 9999)
+        make_older(path, age)
 
     recovered = list(recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool"))
 
     assert [item.path for item in recovered if isinstance(item, recovery.DeletedFile)] == [ours]
-    assert theirs.read_bytes() == b"half"
+    assert theirs.read_bytes() == young.read_bytes() == b"half"

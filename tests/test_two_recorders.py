@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette_views import cassette_outcome
 from raw_http import send_request
@@ -99,17 +100,27 @@ async def test_an_old_take_of_a_clock_that_was_ahead_is_replaced_all_the_same(
     assert kept.response_body == b"".join(_response_chunks("new"))
 
 
-async def test_a_parked_take_that_was_deleted_by_hand_holds_up_nothing(tmp_path: Path) -> None:
-    write_cassettes(tmp_path, raw_chat_request(), text_response("old"))
-    async with upstream(chunked([chat_event("half")]), chunked(_response_chunks("new"))) as live:
-        async with proxy("record", tmp_path, live.url) as recording:
-            await send_request(recording.url, raw_chat_request())
-            await wait_until(lambda: bool(recording.journal.recorded_files))
-            Path(recording.journal.recorded_files[0]).unlink()
+@each_row("halves", [["deleted"], ["half", "deleted"]], ids=["the only one", "the last one"])
+async def test_a_parked_take_that_was_deleted_by_hand_holds_up_nothing(
+    tmp_path: Path, halves: list[str]
+) -> None:
+    folder = tmp_path / str(len(halves))
+    write_cassettes(folder, raw_chat_request(), text_response("old"))
+    scripts = [chunked([chat_event(text)]) for text in halves]
+    async with upstream(*scripts, chunked(_response_chunks("new"))) as live:
+        async with proxy("record", folder, live.url) as recording:
+            sent: list[str] = []
+            for text in halves:
+                await send_request(recording.url, raw_chat_request())
+                sent.append(text)
+                await wait_until(lambda: len(recording.journal.recorded_files) == len(sent))
+            Path(recording.journal.recorded_files[-1]).unlink()
             await send_request(recording.url, raw_chat_request())
         assert recording.journal.recording_failures == []
-    [kept] = load_cassettes(tmp_path)
-    assert kept.response_body == b"".join(_response_chunks("new"))
+    assert [cassette.response_body for cassette in load_cassettes(folder)] == [
+        *map(chat_event, halves[:-1]),
+        b"".join(_response_chunks("new")),
+    ]
 
 
 async def test_a_take_that_could_not_be_stored_leaves_the_old_ones_to_the_next(
