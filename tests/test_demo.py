@@ -112,6 +112,8 @@ def test_a_cassette_that_is_kept_is_a_complete_one(
     library.refresh()
     [path] = library.cassette_paths()
     assert cassette_outcome(library.load_cassette(path)).is_complete
+    steps = re.findall(r"^(provider|record|stop|replay) .+", result.stdout, re.MULTILINE)
+    assert steps == ["provider", "record", "stop", "replay"]
     assert f"llm-proxy show {path}" in result.stdout
     assert paths_below(tmp_path / "temporary") == []
     assert [item for item in keep.rglob("*") if item.is_file()] == [path]
@@ -128,6 +130,20 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     result = invoke_demo("--keep", str(tmp_path / "file" / "below"))
     assert isinstance(result.exception, UsageError)
     assert "file/below cannot be made" in str(result.exception)
+
+
+@pytest.mark.usefixtures("fast_provider")
+async def test_a_recording_that_fails_ends_the_demo_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "openai-chat").touch()  # in the way of the folder of its cassette
+    steps: list[str] = []
+    with pytest.raises(LlmProxyError, match=f"{tmp_path} cannot be written: Not a directory"):
+        await demo_module.run_demo(
+            tmp_path,
+            tmp_path / "spool",
+            show_step=lambda name, text: steps.append(name),
+            show_message=lambda message: None,
+        )
+    assert steps == ["provider", "record"]
 
 
 @pytest.fixture
