@@ -533,6 +533,7 @@ def _turn_content(turn: Turn) -> list[ResponsePart]:
 # Other clients
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("judge", ["ai-sdk", "openai-node"])
 async def test_node_clients_receive_the_same(judge: str, tmp_path: Path) -> None:
     if reason := judge_runner.missing_reason(judge):
