@@ -14,13 +14,14 @@ from scenario_server import JsonObject, scenario_document, text_turn, write_scen
 from stored_cassettes import raw_chat_request, write_cassettes
 from stored_cassettes import text_response as chat_answer
 
+INSTANT = ("--pace", "instant")
+
 
 async def run_simulate(
     folder: Path, *arguments: str, prompts: Iterable[str] = ("refund",)
 ) -> tuple[CommandResult, list[int]]:
-    return await run_requests(
-        "simulate", *arguments, folder=folder, requests=map(raw_chat_request, prompts)
-    )
+    requests = map(raw_chat_request, prompts)
+    return await run_requests("simulate", *INSTANT, *arguments, folder=folder, requests=requests)
 
 
 TOOL_REQUIRED_SCENARIO: JsonObject = scenario_document(text_turn(expectedTools=["lookup"]))
@@ -94,7 +95,7 @@ async def test_the_command_enables_simulation_and_a_variable_sets_its_scenarios(
 
     plain, statuses = await run_simulate(tmp_path, prompts=["anything"])
     configured, _ = await run_requests(
-        "simulate", folder=tmp_path, env=env, requests=[raw_chat_request("anything")]
+        "simulate", *INSTANT, folder=tmp_path, env=env, requests=[raw_chat_request("anything")]
     )
 
     assert (plain.exit_code, statuses) == (0, [200])
@@ -104,7 +105,7 @@ async def test_the_command_enables_simulation_and_a_variable_sets_its_scenarios(
 
 @pytest.mark.shows("001-07", "001-44")
 async def test_the_host_and_the_log_format_can_be_set(tmp_path: Path) -> None:
-    options = ("--host", "127.0.0.1", "--log-format", "json", "--pace", "instant")
+    options = ("--host", "127.0.0.1", "--log-format", "json", *INSTANT)
     async with running_server("simulate", *options, folder=tmp_path) as running:
         raw = await send_request(running.url, raw_chat_request("Hi"))
         running.process.send_signal(15)
@@ -122,7 +123,7 @@ async def test_replay_with_scenarios_plays_what_is_not_on_disk(tmp_path: Path) -
     requests = [raw_chat_request("refund")]
 
     with_them, played = await run_requests(
-        "replay", "--strict", "--scenarios", path, folder=tmp_path, requests=requests
+        "replay", *INSTANT, "--strict", "--scenarios", path, folder=tmp_path, requests=requests
     )
     without, missed = await run_requests("replay", "--strict", folder=tmp_path, requests=requests)
 
@@ -150,7 +151,7 @@ async def test_replay_with_a_mock_or_a_function_answers_what_is_not_on_disk(
     (tmp_path / "llm-proxy.toml").write_text(file)
 
     ran, statuses = await run_requests(
-        "replay", *arguments, folder=tmp_path, env=env, requests=[raw_chat_request("Hi")]
+        "replay", *INSTANT, *arguments, folder=tmp_path, env=env, requests=[raw_chat_request("Hi")]
     )
 
     assert (ran.exit_code, statuses) == (0, [200])
@@ -172,7 +173,7 @@ async def test_on_miss_scenario_makes_answers_up_where_there_are_no_scenarios(
 ) -> None:
     options = ("--on-miss", "scenario")
     ran, statuses = await run_requests(
-        "auto", *options, folder=tmp_path, requests=[raw_chat_request("Hi")]
+        "auto", *INSTANT, *options, folder=tmp_path, requests=[raw_chat_request("Hi")]
     )
 
     assert (ran.exit_code, statuses) == (0, [200])
