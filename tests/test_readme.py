@@ -35,7 +35,7 @@ def event(**delta: str) -> bytes:
 async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """Environment variables of a shell with a provider, an API key and an empty folder.
 
-    On Linux, a daily run forks llm-proxy and Python from a process that has imported the SDK.
+    On Linux, a daily run forks the programs from a process that has imported the SDK.
     """
     pieces = [*(event(content=text) for text in ANSWER_PIECES), event(), b"data: [DONE]\n\n"]
     (tmp_path / "app.py").write_text(APP, "utf-8")
@@ -49,8 +49,13 @@ async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     inherited.pop("CI", None)
     (tmp_path / "programs").mkdir()
     if sys.platform == "linux" and not is_thorough():
-        programs = {"llm-proxy": ["-m", "llm_proxy"], "python": []}
-        write_forked_programs(tmp_path / "programs", programs, "openai")
+        programs = {
+            "llm-proxy": ["-m", "llm_proxy"],
+            # The SDK has imported a plugin before pytest could rewrite it.
+            "pytest": ["-m", "pytest", "-W", "ignore::pytest.PytestAssertRewriteWarning"],
+            "python": [],
+        }
+        write_forked_programs(tmp_path / "programs", programs, "openai", "pytest")
     async with upstream(chunked(pieces, gap=0.01)) as provider:
         yield inherited | {
             "PATH": os.pathsep.join(
