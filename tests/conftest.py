@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -93,6 +94,17 @@ def _configure_hypothesis() -> None:
         database=None if ci else hypothesis.settings().database,
     )
     hypothesis.settings.load_profile("llm-proxy")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Search no garbage among modules and tests, which stay: not as they are made, nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled them
