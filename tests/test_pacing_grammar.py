@@ -72,6 +72,7 @@ VALID: Final[dict[str, Pace]] = {
     "4x,max-gap=2s": RecordedPace(4.0, max_gap=2000.0),
     "max-gap=2s,4x": RecordedPace(4.0, max_gap=2000.0),
     "50tps,max-gap=100ms": TokenRatePace(50.0, max_gap=100.0),
+    "chunks=1": RecordedPace(chunks=1),
     "chunks=7": RecordedPace(chunks=7),
     "recorded,chunks=event": RecordedPace(chunks="event"),
     "instant,chunks=7": InstantPace(chunks=7),
