@@ -244,6 +244,7 @@ def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None
 
 
 def test_a_file_of_very_many_exchanges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert formats.MAX_EXCHANGES == 100_000
     monkeypatch.setattr(formats, "MAX_EXCHANGES", 1000)
     many = b'{"log": {"entries": [' + b"1," * 1000 + b"1]}}"
     assert refusal_reason(many) == "it holds more than 1,000 exchanges: split it"

@@ -397,6 +397,12 @@ async def test_a_full_disk_is_one_line_on_stderr_and_exit_code_1(tmp_path: Path)
     assert path.read_bytes() == before
 
 
+async def test_a_disk_that_suffices_is_exit_code_0(tmp_path: Path) -> None:
+    body, result = await _record_by_command(tmp_path, COMPLETE_STREAM)
+    assert body == b"".join(COMPLETE_STREAM)
+    assert (result.exit_code, result.stderr.count("not recorded")) == (0, 0)
+
+
 HANGING_DISK_SOURCE = """
 import time
 from llm_proxy.shell.recording import recorder, spooling

@@ -464,15 +464,19 @@ async def test_nothing_is_required_where_no_request_goes_live(
     assert raw.status == 424
 
 
-async def test_signing_is_an_option(tmp_path: Path) -> None:
+async def test_signing_is_an_option_and_a_variable(tmp_path: Path) -> None:
     incomplete_env = {
         k: v for k, v in ENVIRONMENT.items() if k not in {"AWS_ACCESS_KEY_ID", "AWS_REGION"}
     }
-    result = await run_command(
+    by_option = await run_command(
         "record", "--sign", "aws", "--port", "0", folder=tmp_path, env=incomplete_env
     )
-    assert result.exit_code == 2
-    assert "--sign aws: the region is not known" in result.last_error_line
+    by_variable = await run_command(
+        "auto", "--port", "0", folder=tmp_path, env={**incomplete_env, "LLM_PROXY_SIGN": "aws"}
+    )
+    assert (by_option.exit_code, by_variable.exit_code) == (2, 2)
+    assert "--sign aws: the region is not known" in by_option.last_error_line
+    assert by_variable.last_error_line == by_option.last_error_line
 
 
 def test_botocore_is_not_imported_until_it_is_asked_for() -> None:

@@ -165,10 +165,10 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield ("", text) if text.startswith(" ") else ("miss", text.removeprefix("missed: "))
     for fault in figures["faults"]:
         count, skipped = fault["faults"], fault["skipped"]
-        struck = f"struck {format_repeat_count(count)}" if count else "never struck"
+        injected = f"struck {format_repeat_count(count)}" if count else "never struck"
         if skipped:
-            struck += f", could not {format_repeat_count(skipped)}: {'; '.join(fault['why'])}"
-        yield "fault", f"{fault['rule']}: {struck}"
+            injected += f", could not {format_repeat_count(skipped)}: {'; '.join(fault['why'])}"
+        yield "fault", f"{fault['rule']}: {injected}"
     names = {fault["rule"] for fault in figures["faults"]}
     for rule in figures["never"]:
         if rule not in names:

@@ -73,7 +73,7 @@ class AtEvent:
 class AtEnd:
     """At the clean end of the body.  No rule can give it: it is the default of some faults.
 
-    The messages before it are counted and not kept: in `StreamPosition` they are empty.
+    The messages before it are counted and not kept: in `StreamPosition` each is empty bytes.
     """
 
 
