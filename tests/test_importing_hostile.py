@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -101,9 +100,9 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
     bomb = "version: 1\na0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
     )
-    began = time.process_time()
+
+    # Without a count, the 9 ** 12 values would outlast the time limit of a test.
     assert refusal_reason(bomb.encode()).startswith("line 8: its values take more than")
-    assert time.process_time() - began < 1
 
 
 @each_row(
