@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,12 +25,23 @@ class Check:
     """A program of the environment, and its arguments."""
     flag: str = ""
     """The argument of `scripts/test` that selects it; one without runs only if all checks do."""
+    is_beside: bool = False
+    """Whether it uses one core only, and so runs beside the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a check ended."""
+
+    exit_code: int
+    duration_s: float
+    output: str
 
 
 CHECKS: Final = (
     Check("lint", ("ruff", "check"), "--lint"),
     Check("format", ("ruff", "format", "--check"), "--lint"),
-    Check("types", ("mypy",), "--types"),
+    Check("types", ("mypy",), "--types", is_beside=True),
     # Many tests wait for processes and timers: two cores can run a third worker.
     Check("tests", ("pytest", "-n", "3")),
 )
@@ -90,16 +102,48 @@ def select_checks(flags: Sequence[str]) -> tuple[Check, ...]:
 
 
 def run_checks(bin_folder: Path, checks: Sequence[Check]) -> int:
-    """Run every check, even after a failure, and print the results.  Returns 0 if all passed."""
-    results = []
-    for check in checks:
-        program, *arguments = check.command
-        print(f"\n── {check.name}: {' '.join(check.command)}", flush=True)
-        start = time.monotonic()
-        result = subprocess.run((bin_folder / program, *arguments), check=False)
-        results.append((check.name, result.returncode, time.monotonic() - start))
+    """Run every check, even after a failure, and print the results.  Returns 0 if all passed.
+
+    The output of one that runs beside the others follows theirs.
+    """
+    results = {}
+    with futures.ThreadPoolExecutor() as threads:
+        beside = {
+            check: threads.submit(run_check, bin_folder, check)
+            for check in checks
+            if check.is_beside
+        }
+        for check in checks:
+            if not check.is_beside:
+                print_heading(check)
+                results[check] = run_check(bin_folder, check)
+        for check, future in beside.items():
+            results[check] = future.result()
+            print_heading(check)
+            print(results[check].output, end="")
     print()
-    for name, exit_code, duration_s in results:
+    for check in checks:
+        exit_code = results[check].exit_code
         verdict = "ok" if exit_code == 0 else f"FAILED ({exit_code})"
-        print(f"{name:8}{verdict:14}{duration_s:6.1f} s")
-    return 1 if any(exit_code for _, exit_code, _ in results) else 0
+        print(f"{check.name:8}{verdict:14}{results[check].duration_s:6.1f} s")
+    return 1 if any(result.exit_code for result in results.values()) else 0
+
+
+def print_heading(check: Check) -> None:
+    """Print which check the output that follows is of."""
+    print(f"\n── {check.name}: {' '.join(check.command)}", flush=True)
+
+
+def run_check(bin_folder: Path, check: Check) -> Result:
+    """Run a check to its end; only one that runs beside others returns its output."""
+    program, *arguments = check.command
+    start = time.monotonic()
+    finished = subprocess.run(
+        (bin_folder / program, *arguments),
+        stdout=subprocess.PIPE if check.is_beside else None,
+        stderr=subprocess.STDOUT if check.is_beside else None,
+        text=True,
+        check=False,
+    )
+    duration_s = time.monotonic() - start
+    return Result(finished.returncode, duration_s, finished.stdout or "")
