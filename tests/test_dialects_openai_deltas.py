@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from case_tables import each_row
 from linear_time import assert_linear
 from llm_proxy.dialects.lenient_json import Fields
@@ -53,90 +51,49 @@ def test_a_message_grows_by_its_deltas() -> None:
     ]
 
 
-@each_row(
-    ("kind", "place", "item"),
-    [
-        pytest.param(
-            "output_text",
-            {},
-            {"type": "message", "content": [{"type": "output_text", "text": "ab"}]},
-            id="text",
-        ),
-        pytest.param(
-            "reasoning_summary_text",
-            {"summary_index": 1},
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ab"}]},
-            id="a summary",
-        ),
-        pytest.param(
-            "reasoning_text",
-            {"content_index": 0},
-            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "ab"}]},
-            id="a thought",
-        ),
-        pytest.param(
-            "function_call_arguments", {}, {"type": "function_call", "arguments": "ab"}, id="a call"
-        ),
-        pytest.param(
-            "custom_tool_call_input", {}, {"type": "custom_tool_call", "input": "ab"}, id="an input"
-        ),
-        pytest.param(
-            "mcp_call_arguments", {}, {"type": "mcp_call", "arguments": "ab"}, id="an MCP call"
-        ),
-        pytest.param(
-            "code_interpreter_call_code",
-            {},
-            {"type": "code_interpreter_call", "code": "ab"},
-            id="code",
-        ),
-        pytest.param(
-            "shell_call_command",
-            {"command_index": 0},
-            {"type": "shell_call", "action": {"commands": ["ab"]}},
-            id="a command",
-        ),
-        pytest.param(
-            "apply_patch_call_operation_diff",
-            {},
-            {"type": "apply_patch_call", "operation": {"diff": "ab"}},
-            id="a patch",
-        ),
-    ],
-)
-def test_items_without_an_added_event_are_built_from_deltas(
-    kind: str, place: dict[str, int], item: dict[str, Any]
-) -> None:
+ITEMS_OF_DELTAS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "output_text": (
+        {}, {"type": "message", "content": [{"type": "output_text", "text": "ab"}]}
+    ),
+    "reasoning_summary_text": (
+        {"summary_index": 1},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ab"}]},
+    ),
+    "reasoning_text": (
+        {"content_index": 0},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "ab"}]},
+    ),
+    "function_call_arguments": ({}, {"type": "function_call", "arguments": "ab"}),
+    "custom_tool_call_input": ({}, {"type": "custom_tool_call", "input": "ab"}),
+    "mcp_call_arguments": ({}, {"type": "mcp_call", "arguments": "ab"}),
+    "code_interpreter_call_code": ({}, {"type": "code_interpreter_call", "code": "ab"}),
+    "shell_call_command": (
+        {"command_index": 0}, {"type": "shell_call", "action": {"commands": ["ab"]}}
+    ),
+    "apply_patch_call_operation_diff": (
+        {}, {"type": "apply_patch_call", "operation": {"diff": "ab"}}
+    ),
+}  # fmt: skip
+
+
+@each_row("kind", ITEMS_OF_DELTAS)
+def test_items_without_an_added_event_are_built_from_deltas(kind: str) -> None:
+    place, item = ITEMS_OF_DELTAS[kind]
     assert assemble_items(delta(kind, "a", **place), delta(kind, "b", **place)) == [item]
 
 
-@each_row(
-    ("event", "place", "expected"),
-    [
-        pytest.param(
-            {"type": "response.output_text.done", "text": "Hello"},
-            "content",
-            [{"type": "output_text", "text": "Hello"}],
-            id="a text",
-        ),
-        pytest.param(
-            {"type": "response.function_call_arguments.done", "arguments": "{}"},
-            "arguments",
-            "{}",
-            id="arguments",
-        ),
-        pytest.param(
-            {"type": "response.shell_call_command.done", "command": "ls"},
-            "action",
-            {"commands": ["ls"]},
-            id="a command",
-        ),
-    ],
-)
-def test_a_done_value_replaces_its_deltas(
-    event: dict[str, Any], place: str, expected: object
-) -> None:
-    before = {"type": event["type"].replace(".done", ".delta"), "delta": "x", "output_index": 0}
-    (item,) = assemble_items(before, event | {"output_index": 0})
+DONE_VALUES = {
+    "output_text": ({"text": "Hello"}, "content", [{"type": "output_text", "text": "Hello"}]),
+    "function_call_arguments": ({"arguments": "{}"}, "arguments", "{}"),
+    "shell_call_command": ({"command": "ls"}, "action", {"commands": ["ls"]}),
+}
+
+
+@each_row("kind", DONE_VALUES)
+def test_a_done_value_replaces_its_deltas(kind: str) -> None:
+    value, place, expected = DONE_VALUES[kind]
+    end = {"type": f"response.{kind}.done", "output_index": 0, **value}
+    (item,) = assemble_items(delta(kind, "x"), end)
     assert item[place] == expected
 
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
+from typing import Any, Final
 
 from case_tables import each_row
+from llm_proxy.dialects.encoding import token_pieces
 from llm_proxy.dialects.openai import output_items
+from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler, encode_item_events
 from llm_proxy.turns import (
     Citation,
+    Json,
     Media,
+    Metadata,
     Part,
     Reasoning,
     Refusal,
@@ -17,406 +19,362 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
+Item = dict[str, Any]
+
 
 def decode_item(**item: Any) -> tuple[Part, ...]:
     return tuple(output_items.decode_item(item))
 
 
-def decode_message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:
-    return decode_item(type="message", role="assistant", content=list(content), **fields)
+def item_of(kind: str, status: str = "completed", **fields: Any) -> Item:
+    """An item with an ID; without a status where that is empty."""
+    return {"id": "x_1", "type": kind, **({"status": status} if status else {}), **fields}
 
 
-def test_a_message_decodes_to_texts_and_refusals() -> None:
-    parts = decode_message(
-        {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []},
-        {"type": "refusal", "refusal": "No."},
-        id="msg_1",
-        status="completed",
+def metadata_of(kind: str, **fields: Json) -> Metadata:
+    return (ID, ("type", kind), *fields.items())
+
+
+def call_of(
+    kind: str, arguments: str, call_id: str = "c", name: str = "", **fields: Json
+) -> ToolCall:
+    """The call of an item; its name is that of its type unless it has one."""
+    return ToolCall(
+        call_id, name or kind.removesuffix("_call"), arguments, metadata_of(kind, **fields)
     )
-    assert parts == (
-        Text("Hello", metadata=(("id", "msg_1"),)),
-        Refusal("No.", metadata=(("id", "msg_1"),)),
-    )
 
 
-def test_fields_of_a_message_are_metadata_except_a_completed_status() -> None:
-    logprobs = [{"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}]
-    text = {"type": "output_text", "text": "Hi", "annotations": [], "logprobs": logprobs}
-    (part,) = decode_message(text, id="msg_1", status="incomplete", phase="commentary")
-    assert part.metadata == (
-        ("id", "msg_1"),
-        ("status", "incomplete"),
-        ("phase", "commentary"),
-        ("logprobs", logprobs),
-    )
+ID: Final = ("id", "x_1")
+SUMMARY: Final = metadata_of("summary_text")
+LOGPROBS: Final[list[Json]] = [
+    {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
+]
+TEXT_STEPS: Final = "content_part.added output_text.delta output_text.done content_part.done"
+SUMMARY_STEPS: Final = (
+    "reasoning_summary_part.added reasoning_summary_text.delta "
+    "reasoning_summary_text.done reasoning_summary_part.done"
+)
+SEARCH_STEPS: Final = "K.in_progress K.searching K.completed"
+MCP: Final[Item] = {"server_label": "s", "approval_request_id": None, "error": None, "output": None}
+MCP_STEPS: Final = "K.in_progress K_arguments.delta K_arguments.done"
+
+ITEMS: Final[dict[str, tuple[Item, tuple[Part, ...], str]]] = {
+    "a message": (
+        item_of("message", role="assistant", content=[
+            {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []},
+            {"type": "refusal", "refusal": "No."},
+        ]),
+        (Text("Hello", metadata=(ID,)), Refusal("No.", metadata=(ID,))),
+        f"{TEXT_STEPS} {TEXT_STEPS.replace('output_text', 'refusal')}",
+    ),
+    "a message cut short": (
+        item_of("message", "incomplete", role="assistant", phase="commentary", content=[
+            {"type": "output_text", "text": "Hi", "annotations": [], "logprobs": LOGPROBS},
+        ]),
+        (Text("Hi", metadata=(
+            ID, ("status", "incomplete"), ("phase", "commentary"), ("logprobs", LOGPROBS),
+        )),),
+        TEXT_STEPS,
+    ),
+    "reasoning, of which the last has the encrypted content": (
+        item_of(
+            "reasoning", "", summary=[
+                {"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"},
+            ],
+            content=[{"type": "reasoning_text", "text": "c"}], encrypted_content="gAAA",
+        ),
+        (
+            Reasoning("a", metadata=SUMMARY), Reasoning("b", metadata=SUMMARY),
+            Reasoning("c", redacted="gAAA", metadata=metadata_of("reasoning_text")),
+        ),
+        f"{SUMMARY_STEPS} {SUMMARY_STEPS} {TEXT_STEPS.replace('output_text', 'reasoning_text')}",
+    ),
+    "encrypted reasoning without text": (
+        item_of("reasoning", "", summary=[], encrypted_content="gAAA"),
+        (Reasoning(redacted="gAAA", metadata=(ID,)),), "",
+    ),
+    "reasoning without anything": (
+        item_of("reasoning", "", summary=[]), (Reasoning(metadata=(ID,)),), "",
+    ),
+    "a compaction": (
+        item_of("compaction", "", encrypted_content="gAAA"),
+        (Reasoning(redacted="gAAA", metadata=metadata_of("compaction")),), "",
+    ),
+    "a function": (
+        item_of("function_call", call_id="c", name="f", arguments='{"a":1}'),
+        (ToolCall("c", "f", '{"a":1}', (ID,)),),
+        "K_arguments.delta K_arguments.done",
+    ),
+    "a function cut short, called by a program": (
+        item_of(
+            "function_call", "incomplete", call_id="c", name="f", arguments="{", namespace="crm",
+            caller={"type": "program", "caller_id": "p"},
+        ),
+        (ToolCall("c", "f", "{", (
+            ID, ("status", "incomplete"), ("namespace", "crm"),
+            ("caller", {"type": "program", "caller_id": "p"}),
+        )),),
+        "K_arguments.delta K_arguments.done",
+    ),
+    "a custom tool": (
+        item_of("custom_tool_call", call_id="c", name="sql", input="select"),
+        (ToolCall("c", "sql", "select", metadata_of("custom_tool_call")),),
+        "K_input.delta K_input.done",
+    ),
+    "a computer's action": (
+        item_of(
+            "computer_call", call_id="c", action={"type": "click", "x": 1, "y": 2},
+            pending_safety_checks=[{"id": "sc_1"}],
+        ),
+        (call_of(
+            "computer_call", '{"type":"click","x":1,"y":2}', pending_safety_checks=[{"id": "sc_1"}]
+        ),), "",
+    ),
+    "a web search": (
+        item_of("web_search_call", action={"type": "search", "query": "q"}),
+        (call_of("web_search_call", '{"type":"search","query":"q"}', "x_1"),), SEARCH_STEPS,
+    ),
+    "a file search": (
+        item_of("file_search_call", queries=["q"], results=[{"file_id": "f"}]),
+        (
+            call_of("file_search_call", '{"queries":["q"]}', "x_1"),
+            ToolResult("x_1", '[{"file_id":"f"}]', "file_search"),
+        ),
+        SEARCH_STEPS,
+    ),
+    "code": (
+        item_of(
+            "code_interpreter_call", code="1+1", outputs=[{"type": "logs", "logs": "2"}],
+            container_id="co",
+        ),
+        (
+            call_of("code_interpreter_call", '{"code":"1+1"}', "x_1", container_id="co"),
+            ToolResult("x_1", '[{"type":"logs","logs":"2"}]', "code_interpreter"),
+        ),
+        "K.in_progress K_code.delta K_code.done K.interpreting K.completed",
+    ),
+    "a local shell": (
+        item_of("local_shell_call", call_id="c", action={"type": "exec", "command": ["ls"]}),
+        (call_of("local_shell_call", '{"type":"exec","command":["ls"]}'),), "",
+    ),
+    "a shell": (
+        item_of("shell_call", call_id="c", action={"commands": ["ls", "pwd"]}),
+        (call_of("shell_call", '{"commands":["ls","pwd"]}'),),
+        " ".join(["K_command.added K_command.delta K_command.done"] * 2),
+    ),
+    "a shell's output": (
+        item_of("shell_call_output", call_id="c", output=[{"stdout": "hi"}]),
+        (ToolResult("c", '[{"stdout":"hi"}]', "shell", metadata=metadata_of("shell_call_output")),),
+        "K_content.delta K_content.done",
+    ),
+    "a patch": (
+        item_of("apply_patch_call", call_id="c", operation={"type": "create_file", "diff": "+a"}),
+        (call_of("apply_patch_call", '{"type":"create_file","diff":"+a"}'),),
+        "K_operation_diff.delta K_operation_diff.done",
+    ),
+    "an MCP server's tool": (
+        item_of("mcp_call", name="ask", arguments="{}", **MCP | {"output": "Yes.\n"}),
+        (
+            call_of("mcp_call", "{}", "x_1", "ask", server_label="s"),
+            ToolResult("x_1", "Yes.\n", "ask"),
+        ),
+        f"{MCP_STEPS} K.completed",
+    ),
+    "an MCP server's tool that failed": (
+        item_of("mcp_call", "failed", name="ask", arguments="{}", **MCP | {"error": {"code": 500}}),
+        (
+            call_of("mcp_call", "{}", "x_1", "ask", status="failed", server_label="s"),
+            ToolResult("x_1", '{"code":500}', "ask", failed=True),
+        ),
+        f"{MCP_STEPS} K.failed",
+    ),
+    "an MCP server's tool that gave something and failed": (
+        item_of(
+            "mcp_call", "failed", name="ask", arguments="{}",
+            **MCP | {"error": "cut", "output": "Half of it"},
+        ),
+        (
+            call_of("mcp_call", "{}", "x_1", "ask", status="failed", server_label="s"),
+            ToolResult("x_1", "Half of it", "ask", failed=True, metadata=(("error", "cut"),)),
+        ),
+        f"{MCP_STEPS} K.failed",
+    ),
+    "an MCP server's list of tools": (
+        item_of("mcp_list_tools", "", server_label="s", tools=[{"name": "ask"}]),
+        (
+            call_of("mcp_list_tools", "", "x_1", server_label="s"),
+            ToolResult("x_1", '[{"name":"ask"}]', "mcp_list_tools"),
+        ),
+        "K.in_progress K.completed",
+    ),
+    "a request for approval": (
+        item_of("mcp_approval_request", "", name="delete", arguments="{}", server_label="s"),
+        (call_of("mcp_approval_request", "{}", "x_1", "delete", server_label="s"),), "",
+    ),
+    "a program": (
+        item_of("program", "", call_id="c", code="f()", fingerprint="g"),
+        (call_of("program", '{"code":"f()"}', fingerprint="g"),), "",
+    ),
+    "a program's output, that failed": (
+        item_of("program_output", "failed", call_id="c", result="42"),
+        (ToolResult(
+            "c", "42", "program", failed=True,
+            metadata=metadata_of("program_output", status="failed"),
+        ),), "",
+    ),
+    "a search for tools": (
+        item_of("tool_search_call", call_id="c", arguments={"a": 1}),
+        (call_of("tool_search_call", '{"a":1}'),), "",
+    ),
+    "the tools that were found": (
+        item_of("tool_search_output", call_id=None, tools=[{"name": "f"}]),
+        (ToolResult(
+            "", '[{"name":"f"}]', "tool_search", metadata=metadata_of("tool_search_output")
+        ),), "",
+    ),
+    "an image that is being drawn": (
+        item_of("image_generation_call", "generating"),
+        (call_of("image_generation_call", "", "x_1", status="generating"),),
+        "K.in_progress K.generating K.completed",
+    ),
+    "an image": (
+        item_of(
+            "image_generation_call", revised_prompt="A cat", output_format="webp", size="1x1",
+            result="aGk=",
+        ),
+        (
+            call_of("image_generation_call", '{"revised_prompt":"A cat"}', "x_1"),
+            Media("image/webp", base64="aGk=", metadata=(ID, ("size", "1x1"))),
+        ),
+        "K.in_progress K.generating K.partial_image K.completed",
+    ),
+    "an image that was not drawn": (
+        item_of("image_generation_call", "failed", prompt="a boat", error="no"),
+        (
+            call_of("image_generation_call", '{"prompt":"a boat"}', "x_1", status="failed"),
+            ToolResult("x_1", "no", "image_generation", failed=True),
+        ),
+        "K.in_progress K.generating",
+    ),
+    "a tool of tomorrow": (
+        item_of("teleport_call", "failed", call_id="c", arguments="now", where="Mars"),
+        (call_of("teleport_call", "now", status="failed", where="Mars"),), "",
+    ),
+}  # fmt: skip
+"""An item of each type, its parts, and its events between `added` and `done`; K is its type."""
+
+
+@each_row(("item", "parts", "steps"), ITEMS.values(), ids=ITEMS)
+def test_items_become_parts_and_events_and_these_the_items(
+    item: Item, parts: tuple[Part, ...], steps: str
+) -> None:
+    assert decode_item(**item) == parts
+    assert output_items.encode_items(parts) == [item]
+
+    events = list(encode_item_events(item, token_pieces, 1, is_complete=True))
+    kinds = ["output_item.added", *steps.replace("K", item["type"]).split(), "output_item.done"]
+    assert [kind.removeprefix("response.") for kind, _ in events] == kinds
+    assembler = OutputItemsAssembler()
+    for kind, fields in events:
+        assembler.feed(kind, {"output_index": 0, **fields})
+    assert assembler.assembled_items() == [item]
+
+
+@each_row(
+    ("item", "part"),
+    [
+        ({"type": "message", "content": "Hi"}, Text("Hi")),
+        ({"type": "message", "content": [{"type": "text", "text": "Hi"}]}, Text("Hi")),
+        ({"role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}, Text("Hi")),
+        (
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1}},
+            ToolCall("c", "f", '{"a":1}'),
+        ),
+        (
+            {"type": "computer_call", "call_id": "c", "actions": [{"type": "screenshot"}]},
+            ToolCall(
+                "c", "computer", '{"actions":[{"type":"screenshot"}]}', (("type", "computer_call"),)
+            ),
+        ),
+        (
+            {"type": "tool_search_call", "id": "x_1", "call_id": None, "arguments": {"a": 1}},
+            ToolCall("x_1", "tool_search", '{"a":1}', (("type", "tool_search_call"), ID)),
+        ),
+    ],
+    ids=[
+        "content that is a string", "a text by another name", "a message without a type",
+        "arguments that are an object", "a computer's actions", "a search by the provider",
+    ],
+)  # fmt: skip
+def test_items_of_other_forms_are_decoded(item: Item, part: Part) -> None:
+    assert decode_item(**item) == (part,)
 
 
 @each_row(
     "item",
     [
-        {"type": "message", "content": "Hi"},
-        {"type": "message", "content": [{"type": "text", "text": "Hi"}]},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]},
+        *(
+            {"type": "message", "id": "msg_1", "content": content}
+            for content in (
+                [], [{"type": "output_text", "text": "", "annotations": []}], [{"type": "video"}],
+                None, 7,
+            )
+        ),
+        {}, {"type": "hologram"}, {"type": None}, {"type": ["message"]},
     ],
-    ids=["content that is a string", "a text by another name", "a message without a type"],
-)
-def test_messages_of_other_servers_are_decoded(item: dict[str, Any]) -> None:
-    (part,) = decode_item(**item)
-    assert isinstance(part, Text)
-    assert part.text == "Hi"
-
-
-@each_row(
-    "content",
-    [[], [{"type": "output_text", "text": "", "annotations": []}], [{"type": "video"}], None, 7],
-)
-def test_an_empty_message_has_no_parts(content: Any) -> None:
-    assert decode_item(type="message", id="msg_1", content=content) == ()
+)  # fmt: skip
+def test_an_empty_message_and_an_unknown_item_have_no_parts(item: Item) -> None:
+    assert decode_item(**item) == ()
 
 
 @each_row(
     ("annotation", "citation"),
     [
-        pytest.param(
+        (
             {"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 4},
             Citation("u", "t", span=(1, 4)),
-            id="a page",
         ),
-        pytest.param({"type": "url_citation", "url": "u"}, Citation("u"), id="xAI's"),
-        pytest.param(
-            {"type": "url_citation", "url": "u", "start_index": 0, "end_index": 0, "content": "q"},
+        (
+            {"type": "url_citation", "url": "u", "title": "", "start_index": 0, "end_index": 0,
+             "content": "q"},
             Citation("u", quoted="q"),
-            id="OpenRouter's, with an empty span",
         ),
-        pytest.param(
+        (
             {"type": "file_citation", "file_id": "f", "filename": "a.pdf", "index": 9},
             Citation(
                 title="a.pdf",
                 metadata=(("type", "file_citation"), ("file_id", "f"), ("index", 9)),
             ),
-            id="a file",
         ),
-        pytest.param(
-            {
-                "type": "container_file_citation",
-                "container_id": "c",
-                "file_id": "f",
-                "filename": "plot.png",
-                "start_index": 2,
-                "end_index": 8,
-            },
+        (
+            {"type": "container_file_citation", "container_id": "c", "file_id": "f",
+             "filename": "plot.png", "start_index": 2, "end_index": 8},
             Citation(
                 title="plot.png",
                 span=(2, 8),
                 metadata=(
-                    ("type", "container_file_citation"),
-                    ("container_id", "c"),
-                    ("file_id", "f"),
+                    ("type", "container_file_citation"), ("container_id", "c"), ("file_id", "f"),
                 ),
             ),
-            id="a file of a container",
         ),
-        pytest.param(
+        (
             {"type": "file_path", "file_id": "f", "index": 0},
             Citation(metadata=(("type", "file_path"), ("file_id", "f"), ("index", 0))),
-            id="a path",
         ),
     ],
-)
-def test_annotations_are_citations(annotation: dict[str, Any], citation: Citation) -> None:
-    (part,) = decode_message({"type": "output_text", "text": "Hi", "annotations": [annotation]})
-    assert part == Text("Hi", citations=(citation,))
-
-
-def test_summaries_and_thoughts_are_reasoning_and_the_last_holds_the_encrypted_content() -> None:
-    parts = decode_item(
-        type="reasoning",
-        id="rs_1",
-        summary=[{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}],
-        content=[{"type": "reasoning_text", "text": "c"}],
-        encrypted_content="gAAA",
-    )
-    item_id = ("id", "rs_1")
-    assert parts == (
-        Reasoning("a", metadata=(item_id, ("type", "summary_text"))),
-        Reasoning("b", metadata=(item_id, ("type", "summary_text"))),
-        Reasoning("c", redacted="gAAA", metadata=(item_id, ("type", "reasoning_text"))),
-    )
-
-
-def test_reasoning_without_text_keeps_its_id_and_encrypted_content() -> None:
-    assert decode_item(type="reasoning", id="rs_1", summary=[], encrypted_content="gAAA") == (
-        Reasoning(redacted="gAAA", metadata=(("id", "rs_1"),)),
-    )
-    assert decode_item(type="reasoning", id="rs_1", summary=[]) == (
-        Reasoning(metadata=(("id", "rs_1"),)),
-    )
-
-
-def test_a_compaction_is_encrypted_reasoning() -> None:
-    assert decode_item(type="compaction", id="cmp_1", encrypted_content="gAAA") == (
-        Reasoning(redacted="gAAA", metadata=(("type", "compaction"), ("id", "cmp_1"))),
-    )
-
-
-@each_row(
-    ("item", "call"),
-    [
-        pytest.param(
-            {
-                "type": "function_call",
-                "id": "fc_1",
-                "call_id": "call_a",
-                "name": "get_weather",
-                "arguments": '{"city":"Rome"}',
-                "status": "completed",
-            },
-            ToolCall("call_a", "get_weather", '{"city":"Rome"}', (("id", "fc_1"),)),
-            id="a function",
-        ),
-        pytest.param(
-            {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1}},
-            ToolCall("c", "f", '{"a":1}'),
-            id="arguments that are an object",
-        ),
-        pytest.param(
-            {
-                "type": "function_call",
-                "call_id": "c",
-                "name": "f",
-                "arguments": "{",
-                "status": "incomplete",
-                "namespace": "crm",
-                "caller": {"type": "program", "caller_id": "p"},
-            },
-            ToolCall(
-                "c",
-                "f",
-                "{",
-                (
-                    ("status", "incomplete"),
-                    ("namespace", "crm"),
-                    ("caller", {"type": "program", "caller_id": "p"}),
-                ),
-            ),
-            id="a function cut short, called by a program",
-        ),
-        pytest.param(
-            {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"},
-            ToolCall("c", "sql", "select 1", (("type", "custom_tool_call"),)),
-            id="a custom tool",
-        ),
-        pytest.param(
-            {
-                "type": "computer_call",
-                "id": "cu_1",
-                "call_id": "c",
-                "action": {"type": "click", "x": 1, "y": 2},
-                "pending_safety_checks": [{"id": "sc_1"}],
-            },
-            ToolCall(
-                "c",
-                "computer",
-                '{"type":"click","x":1,"y":2}',
-                (
-                    ("type", "computer_call"),
-                    ("id", "cu_1"),
-                    ("pending_safety_checks", [{"id": "sc_1"}]),
-                ),
-            ),
-            id="a computer's action",
-        ),
-        pytest.param(
-            {"type": "computer_call", "call_id": "c", "actions": [{"type": "screenshot"}]},
-            ToolCall(
-                "c", "computer", '{"actions":[{"type":"screenshot"}]}', (("type", "computer_call"),)
-            ),
-            id="a computer's actions",
-        ),
-        pytest.param(
-            {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "q"}},
-            ToolCall(
-                "ws_1",
-                "web_search",
-                '{"type":"search","query":"q"}',
-                (("type", "web_search_call"), ("id", "ws_1")),
-            ),
-            id="a web search",
-        ),
-        pytest.param(
-            {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}},
-            ToolCall("c", "local_shell", '{"command":["ls"]}', (("type", "local_shell_call"),)),
-            id="a local shell",
-        ),
-        pytest.param(
-            {"type": "apply_patch_call", "call_id": "c", "operation": {"diff": "@@"}},
-            ToolCall("c", "apply_patch", '{"diff":"@@"}', (("type", "apply_patch_call"),)),
-            id="a patch",
-        ),
-        pytest.param(
-            {
-                "type": "mcp_approval_request",
-                "id": "mcpr_1",
-                "name": "delete",
-                "arguments": "{}",
-                "server_label": "s",
-            },
-            ToolCall(
-                "mcpr_1",
-                "delete",
-                "{}",
-                (("type", "mcp_approval_request"), ("id", "mcpr_1"), ("server_label", "s")),
-            ),
-            id="a request for approval",
-        ),
-        pytest.param(
-            {"type": "program", "call_id": "c", "code": "f()", "fingerprint": "g"},
-            ToolCall("c", "program", '{"code":"f()"}', (("type", "program"), ("fingerprint", "g"))),
-            id="a program",
-        ),
-        pytest.param(
-            {"type": "tool_search_call", "id": "ts_1", "call_id": None, "arguments": {"a": 1}},
-            ToolCall(
-                "ts_1", "tool_search", '{"a":1}', (("type", "tool_search_call"), ("id", "ts_1"))
-            ),
-            id="a search for tools",
-        ),
-        pytest.param(
-            {"type": "image_generation_call", "id": "ig_1", "status": "generating"},
-            ToolCall(
-                "ig_1",
-                "image_generation",
-                "",
-                (("type", "image_generation_call"), ("id", "ig_1"), ("status", "generating")),
-            ),
-            id="an image that is being drawn",
-        ),
-        pytest.param(
-            {"type": "teleport_call", "id": "t_1", "status": "failed", "where": "Mars"},
-            ToolCall(
-                "t_1",
-                "teleport",
-                "",
-                (
-                    ("type", "teleport_call"),
-                    ("id", "t_1"),
-                    ("status", "failed"),
-                    ("where", "Mars"),
-                ),
-            ),
-            id="a tool of tomorrow",
-        ),
-    ],
-)
-def test_calls_are_decoded(item: dict[str, Any], call: ToolCall) -> None:
-    assert decode_item(**item) == (call,)
-
-
-@each_row(
-    ("item", "arguments", "result"),
-    [
-        pytest.param(
-            {"type": "file_search_call", "queries": ["q"], "results": [{"file_id": "f"}]},
-            '{"queries":["q"]}',
-            ToolResult("id_1", '[{"file_id":"f"}]', "file_search"),
-            id="a file search",
-        ),
-        pytest.param(
-            {"type": "code_interpreter_call", "code": "1+1", "outputs": [{"logs": "2"}]},
-            '{"code":"1+1"}',
-            ToolResult("id_1", '[{"logs":"2"}]', "code_interpreter"),
-            id="code",
-        ),
-        pytest.param(
-            {"type": "mcp_call", "name": "ask", "arguments": "{}", "output": "It is.\n"},
-            "{}",
-            ToolResult("id_1", "It is.\n", "ask"),
-            id="an MCP server's tool",
-        ),
-        pytest.param(
-            {"type": "mcp_call", "name": "ask", "arguments": "{}", "error": {"code": 500}},
-            "{}",
-            ToolResult("id_1", '{"code":500}', "ask", failed=True),
-            id="an MCP server's tool that failed",
-        ),
-        pytest.param(
-            {"type": "mcp_call", "name": "ask", "output": "Half of it", "error": "cut"},
-            "",
-            ToolResult("id_1", "Half of it", "ask", failed=True, metadata=(("error", "cut"),)),
-            id="an MCP server's tool that gave something and failed",
-        ),
-        pytest.param(
-            {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "ask"}]},
-            "",
-            ToolResult("id_1", '[{"name":"ask"}]', "mcp_list_tools"),
-            id="an MCP server's list of tools",
-        ),
-        pytest.param(
-            {"type": "image_generation_call", "prompt": "a boat", "error": "no"},
-            '{"prompt":"a boat"}',
-            ToolResult("id_1", "no", "image_generation", failed=True),
-            id="an image that was not drawn",
-        ),
-    ],
-)
-def test_server_tool_calls_include_their_results(
-    item: dict[str, Any], arguments: str, result: ToolResult
+    ids=["a page", "OpenRouter's, with an empty span", "a file", "a file of a container", "a path"],
+)  # fmt: skip
+def test_annotations_become_citations_and_these_the_annotations(
+    annotation: Item, citation: Citation
 ) -> None:
-    call, tool_result = decode_item(id="id_1", **item)
-    assert isinstance(call, ToolCall)
-    assert (call.id, call.name, call.arguments) == ("id_1", result.name, arguments)
-    assert tool_result == result
+    block = {"type": "output_text", "text": "Hi", "annotations": [annotation], "logprobs": []}
+    item = item_of("message", role="assistant", content=[block])
+    part = Text("Hi", (citation,), (ID,))
+
+    assert decode_item(**item) == (part,)
+    assert output_items.encode_items([part]) == [item]
 
 
-def test_a_drawn_image_is_media() -> None:
-    call, image = decode_item(
-        type="image_generation_call",
-        id="ig_1",
-        status="completed",
-        result="aGk=",
-        output_format="webp",
-        size="1x1",
-        revised_prompt="A cat",
-    )
-    metadata = (("type", "image_generation_call"), ("id", "ig_1"))
-    assert call == ToolCall("ig_1", "image_generation", '{"revised_prompt":"A cat"}', metadata)
-    assert image == Media("image/webp", base64="aGk=", metadata=(("id", "ig_1"), ("size", "1x1")))
-
-
-@each_row(
-    ("item", "result"),
-    [
-        pytest.param(
-            {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "hi"}]},
-            ToolResult(
-                "c", '[{"stdout":"hi"}]', "shell", metadata=(("type", "shell_call_output"),)
-            ),
-            id="a shell's output",
-        ),
-        pytest.param(
-            {"type": "program_output", "call_id": "c", "result": "42", "status": "failed"},
-            ToolResult(
-                "c",
-                "42",
-                "program",
-                failed=True,
-                metadata=(("type", "program_output"), ("status", "failed")),
-            ),
-            id="a program's, that failed",
-        ),
-        pytest.param(
-            {"type": "tool_search_output", "call_id": None, "tools": [{"name": "f"}]},
-            ToolResult(
-                "", '[{"name":"f"}]', "tool_search", metadata=(("type", "tool_search_output"),)
-            ),
-            id="the tools that were found",
-        ),
-    ],
-)
-def test_output_items_are_tool_results(item: dict[str, Any], result: ToolResult) -> None:
-    assert decode_item(**item) == (result,)
-
-
-@each_row("item", [{}, {"type": "hologram"}, {"type": None}, {"type": ["message"]}])
-def test_an_unknown_item_has_no_parts(item: dict[str, Any]) -> None:
-    assert decode_item(**item) == ()
+def test_a_citation_can_have_a_url_alone() -> None:
+    block = {"text": "Hi", "annotations": [{"type": "url_citation", "url": "u"}]}
+    assert decode_item(type="message", content=[block]) == (Text("Hi", (Citation("u"),)),)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,20 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import corpus
 from case_tables import each_row
-from conformance_cases import CASES, Case
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT, json_request
-from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
-    Citation,
     Failure,
     FinishReason,
     Json,
@@ -37,9 +32,9 @@ from llm_proxy.turns import (
     ToolCall,
     ToolResult,
     Turn,
-    Usage,
 )
-from thoroughness import is_thorough, quick_or_thorough
+from test_dialects_openai_item import ITEMS
+from thoroughness import quick_or_thorough
 
 DIALECT: Final = OpenAIResponses()
 PATH: Final = "/v1/responses"
@@ -61,16 +56,6 @@ def encode_events(turn: Turn, request: Request | None = None) -> list[Event]:
     return events(DIALECT.encode_response(request or responses_request(), (turn,), ENCODE_CONTEXT))
 
 
-def event_types(event_documents: Sequence[Event]) -> list[str]:
-    """The types of events, with consecutive repetitions collapsed."""
-    types = [str(item["type"]).removeprefix("response.") for item in event_documents]
-    return [
-        event_type
-        for position, event_type in enumerate(types)
-        if position == 0 or types[position - 1] != event_type
-    ]
-
-
 def document(turn: Turn, **body: Any) -> dict[str, Any]:
     response = DIALECT.encode_response(
         responses_request(stream=False, **body), (turn,), ENCODE_CONTEXT
@@ -90,106 +75,6 @@ def losses(*parts: Part) -> tuple[str, ...]:
     return DIALECT.representable_turns(responses_request(), [Turn(parts)], ENCODE_CONTEXT).losses
 
 
-START_EVENTS: Final = ["created", "in_progress"]
-MESSAGE_EVENTS: Final = [
-    "output_item.added", "content_part.added", "output_text.delta", "output_text.done",
-    "content_part.done", "output_item.done",
-]  # fmt: skip
-CALL_EVENTS: Final = [
-    "output_item.added", "function_call_arguments.delta", "function_call_arguments.done",
-    "output_item.done",
-]  # fmt: skip
-
-
-def test_a_summary_and_a_text_have_openais_events() -> None:
-    stream_events = encode_events(Turn((Reasoning("Thinking."), Text("Hello")), FinishReason.STOP))
-
-    summary = "reasoning_summary"
-    assert event_types(stream_events) == [
-        *START_EVENTS,
-        "output_item.added", f"{summary}_part.added", f"{summary}_text.delta",
-        f"{summary}_text.done", f"{summary}_part.done", "output_item.done",
-        *MESSAGE_EVENTS,
-        "completed",
-    ]  # fmt: skip
-    assert [item["sequence_number"] for item in stream_events] == list(range(len(stream_events)))
-
-
-EVENT_FIELDS: Final = {
-    "response.created": "response",
-    "response.output_item.added": "output_index item",
-    "response.output_item.done": "output_index item",
-    "response.reasoning_summary_part.added": "item_id output_index summary_index part",
-    "response.reasoning_summary_text.delta": "item_id output_index summary_index delta",
-    "response.reasoning_summary_text.done": "item_id output_index summary_index text",
-    "response.content_part.added": "item_id output_index content_index part",
-    "response.output_text.delta": "item_id output_index content_index delta logprobs",
-    "response.output_text.done": "item_id output_index content_index text logprobs",
-    "response.content_part.done": "item_id output_index content_index part",
-    "response.refusal.delta": "item_id output_index content_index delta",
-    "response.refusal.done": "item_id output_index content_index refusal",
-    "response.function_call_arguments.delta": "item_id output_index delta",
-    "response.function_call_arguments.done": "item_id output_index name arguments",
-    "response.completed": "response",
-}
-"""The fields of OpenAI's events other than their type and number."""
-
-
-def test_each_event_has_the_fields_of_openais() -> None:
-    turn = Turn((Reasoning("Hm."), Text("a"), Refusal("b"), ToolCall("call_1", "f", "{}")))
-    event_by_type = {item["type"]: item for item in encode_events(turn)}
-
-    assert {
-        kind: set(event_by_type[kind]) - {"type", "sequence_number"} for kind in EVENT_FIELDS
-    } == {kind: set(fields.split()) for kind, fields in EVENT_FIELDS.items()}
-    assert event_by_type["response.output_text.delta"]["logprobs"] == []
-
-
-def test_a_response_has_the_fields_of_openais_from_the_first_event_on() -> None:
-    stream_events = encode_events(Turn((Text("a"),)))
-
-    fields = set(
-        """id object created_at status background completed_at error frequency_penalty
-        incomplete_details instructions max_output_tokens max_tool_calls model output
-        parallel_tool_calls presence_penalty previous_response_id prompt_cache_key
-        prompt_cache_retention reasoning safety_identifier store temperature text tool_choice tools
-        top_logprobs top_p truncation usage user metadata""".split()  # noqa: SIM905 # readable
-    )
-    first, last = stream_events[0]["response"], stream_events[-1]["response"]
-    assert set(first) == set(last) == fields
-    assert (first["status"], first["output"], first["usage"]) == ("in_progress", [], None)
-    assert (last["status"], len(last["output"])) == ("completed", 1)
-
-
-def test_a_response_repeats_the_request_fields() -> None:
-    request_fields: dict[str, Any] = {
-        "instructions": "Be brief.",
-        "tools": [{"type": "function", "name": "f", "parameters": {}}],
-        "tool_choice": "required",
-        "temperature": 0.5,
-        "metadata": {"run": "7"},
-        "store": False,
-        "previous_response_id": "resp_0",
-    }
-    response_document = document(Turn((Text("a"),)), reasoning={"effort": "low"}, **request_fields)
-
-    assert {name: response_document[name] for name in request_fields} == request_fields
-    assert response_document["reasoning"] == {"effort": "low", "summary": None}
-    assert dict(convert_parts(Text("a"), **request_fields).metadata) == {
-        "previous_response_id": "resp_0"
-    }
-
-
-def test_calls_are_streamed_one_after_the_other() -> None:
-    calls = (ToolCall("call_a", "f", '{"a":1}'), ToolCall("call_b", "f", '{"b":2}'))
-    stream_events = encode_events(Turn(calls))
-
-    assert event_types(stream_events) == [*START_EVENTS, *CALL_EVENTS, *CALL_EVENTS, "completed"]
-    done = [item["item"] for item in stream_events if item["type"] == "response.output_item.done"]
-    assert stream_events[-1]["response"]["output"] == done
-    assert [item["call_id"] for item in done] == ["call_a", "call_b"]
-
-
 def test_an_item_is_the_same_one_from_its_first_event_to_the_last_of_all() -> None:
     stream_events = encode_events(
         Turn((Text("a"), ToolCall("", "f", ""), ToolCall("", "f", ""), Text("b")))
@@ -202,30 +87,21 @@ def test_an_item_is_the_same_one_from_its_first_event_to_the_last_of_all() -> No
     identity = [(item["id"], item["type"], item.get("call_id")) for item in added]
     assert identity == [(item["id"], item["type"], item.get("call_id")) for item in done]
     assert len({item["id"] for item in added}) == 4
-    assert {item["status"] for item in added} == {"in_progress"}
     assert {item["item_id"] for item in stream_events if "item_id" in item} == {
         item["id"] for item in added
     }
-    assert added[0]["content"] == []
-    assert added[1]["arguments"] == ""
 
 
 def test_parts_with_one_id_are_one_message_and_others_are_not() -> None:
     first_id, second_id = (("id", "msg_1"),), (("id", "msg_2"),)
-    parts = (
-        Text("a", metadata=first_id),
-        Refusal("b", metadata=first_id),
-        Text("c", metadata=second_id),
-    )
+    parts = (Text("a", (), first_id), Refusal("b", first_id), Text("c", (), second_id))
 
     assert [len(item["content"]) for item in document(Turn(parts))["output"]] == [2, 1]
 
 
 def test_a_repeated_id_is_replaced() -> None:
     first_id: Metadata = (("id", "msg_1"),)
-    parts = convert_parts(
-        Text("a", metadata=first_id), Reasoning("b"), Text("c", metadata=first_id)
-    ).parts
+    parts = convert_parts(Text("a", (), first_id), Reasoning("b"), Text("c", (), first_id)).parts
 
     ids = [dict(part.metadata)["id"] for part in parts]
     assert ids[0] == "msg_1"
@@ -245,100 +121,18 @@ def test_logprobs_come_with_their_tokens() -> None:
     assert done["logprobs"] == logprobs
 
 
-def test_citations_follow_the_text_and_name_pages_and_files() -> None:
-    page = Citation("https://a.b", "A", span=(0, 2))
-    file = Citation(
-        "", "a.pdf", metadata=(("type", "file_citation"), ("file_id", "f"), ("index", 0))
-    )
-    stream_events = encode_events(Turn((Text("Hi", (page, file)),)))
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # unknown items and statuses
+@each_row(("item", "parts", "steps"), ITEMS.values(), ids=ITEMS)
+def test_items_are_encoded_without_loss_and_the_sdk_takes_them_for_what_they_are(
+    item: dict[str, Any], parts: tuple[Part, ...], steps: str
+) -> None:
+    converted = DIALECT.representable_turns(responses_request(), [Turn(parts)], ENCODE_CONTEXT)
+    assert (converted.turns[0].parts, converted.losses) == (parts, ())
 
-    annotation_events = [
-        item for item in stream_events if item["type"] == "response.output_text.annotation.added"
-    ]
-    assert [item["annotation_index"] for item in annotation_events] == [0, 1]
-    assert [item["annotation"] for item in annotation_events] == [
-        {"type": "url_citation", "start_index": 0, "end_index": 2, "url": "https://a.b",
-         "title": "A"},
-        {"type": "file_citation", "file_id": "f", "index": 0, "filename": "a.pdf"},
-    ]  # fmt: skip
-
-
-def call(kind: str, arguments: str, *more: tuple[str, Any]) -> ToolCall:
-    return ToolCall("x_1", kind.removesuffix("_call"), arguments, (("type", kind), *more))
-
-
-FAILED_RESULT: Final = ToolResult(
-    "x_1", '{"type":"http_error","code":500,"message":"no"}', "mcp", failed=True
-)
-SEARCH_EVENTS: Final = ["output_item.added", "K.in_progress", "K.searching", "K.completed"]
-
-TOOL_CASES: Final = {
-    "web_search_call": ((call("web_search_call", '{"type":"search","query":"a"}'),), SEARCH_EVENTS),
-    "file_search_call": ((call("file_search_call", '{"queries":["a"]}'),), SEARCH_EVENTS),
-    "code_interpreter_call": (
-        (
-            call("code_interpreter_call", '{"code":"1+1"}', ("container_id", "c")),
-            ToolResult("x_1", '[{"type":"logs","logs":"2"}]', "code_interpreter"),
-        ),
-        ["output_item.added", "K.in_progress", "K_code.delta", "K_code.done", "K.interpreting",
-         "K.completed"],
-    ),
-    "mcp_call": (
-        (call("mcp_call", '{"a":1}', ("server_label", "s")), ToolResult("x_1", "", "mcp")),
-        ["output_item.added", "K.in_progress", "K_arguments.delta", "K_arguments.done",
-         "K.completed"],
-    ),
-    "mcp_call that fails": (
-        (call("mcp_call", '{"a":1}', ("server_label", "s")), FAILED_RESULT),
-        ["output_item.added", "K.in_progress", "K_arguments.delta", "K_arguments.done", "K.failed"],
-    ),
-    "mcp_list_tools": (
-        (ToolCall("x_1", "mcp_list_tools", "", (("type", "mcp_list_tools"),)),),
-        ["output_item.added", "K.in_progress", "K.completed"],
-    ),
-    "image_generation_call": (
-        (
-            call("image_generation_call", '{"prompt":"a boat"}'),
-            Media("image/png", base64="aGk=", metadata=(("id", "x_1"), ("size", "1x1"))),
-        ),
-        ["output_item.added", "K.in_progress", "K.generating", "K.completed"],
-    ),
-    "custom_tool_call": (
-        (call("custom_tool_call", "free text"),),
-        ["output_item.added", "K_input.delta", "K_input.done"],
-    ),
-    "shell_call": (
-        (call("shell_call", '{"commands":["ls","pwd"]}'),),
-        ["output_item.added", *(["K_command.added", "K_command.delta", "K_command.done"] * 2)],
-    ),
-    "apply_patch_call": (
-        (call("apply_patch_call", '{"type":"create_file","diff":"+a"}'),),
-        ["output_item.added", "K_operation_diff.delta", "K_operation_diff.done"],
-    ),
-    "local_shell_call": (
-        (call("local_shell_call", '{"type":"exec","command":["ls"]}'),), ["output_item.added"],
-    ),
-    "tool_search_call": ((call("tool_search_call", '{"paths":["a"]}'),), ["output_item.added"]),
-    "tomorrow_call": ((call("tomorrow_call", '{"a":1}'),), ["output_item.added"]),
-    "shell_call_output": (
-        (ToolResult("x_1", '[{"stdout":"a"}]', metadata=(("type", "shell_call_output"),)),),
-        ["output_item.added", "K_content.delta", "K_content.done"],
-    ),
-}  # fmt: skip
-
-
-@each_row("name", TOOL_CASES)
-def test_openais_tools_have_openais_events(name: str) -> None:
-    parts, expected = TOOL_CASES[name]
-    kind = name.partition(" ")[0]
-    stream_events = encode_events(Turn(parts))
-
-    steps = [entry.replace("K", kind, 1) if entry.startswith("K") else entry for entry in expected]
-    assert event_types(stream_events) == [*START_EVENTS, *steps, "output_item.done", "completed"]
-    assert [type(part) for part in convert_parts(*parts).parts] == [type(part) for part in parts]
-    assert losses(*parts) == ()
-    [item] = stream_events[-1]["response"]["output"]
-    assert item["type"] == kind
+    response = DIALECT.encode_response(responses_request(), [Turn(parts)], ENCODE_CONTEXT)
+    with _client(response) as client, client.responses.stream(model="m", input="") as stream:
+        output: Any = stream.get_final_response().output
+    assert [(each.type, each.id) for each in output] == [(item["type"], item["id"])]
 
 
 def test_as_many_partial_images_are_sent_as_requested() -> None:
@@ -353,13 +147,8 @@ def test_as_many_partial_images_are_sent_as_requested() -> None:
 
 
 def test_a_provider_tool_becomes_an_mcp_call_and_the_turn_does_not_wait() -> None:
-    provider_call = ToolCall("srv_1", "search", '{"q":"a"}')
-    turn = convert_parts(
-        provider_call,
-        ToolResult("srv_1", "found", "search"),
-        Text("Yes."),
-        finish=FinishReason.STOP,
-    )
+    parts = (ToolCall("srv_1", "search", '{"q":"a"}'), ToolResult("srv_1", "found", "search"))
+    turn = convert_parts(*parts, Text("Yes."), finish=FinishReason.STOP)
 
     [item, _] = document(turn)["output"]
     assert (item["type"], item["name"], item["arguments"], item["output"]) == (
@@ -383,7 +172,7 @@ def test_results_move_to_their_calls_and_the_move_is_a_loss() -> None:
 
 
 def test_a_call_of_a_function_waits_and_one_of_the_providers_does_not() -> None:
-    search = call("web_search_call", '{"type":"search"}')
+    search = ToolCall("x_1", "web_search", '{"type":"search"}', (("type", "web_search_call"),))
 
     assert convert_parts(ToolCall("a", "f", "{}")).finish is FinishReason.TOOL_CALLS
     assert convert_parts(search).finish is FinishReason.STOP
@@ -405,44 +194,31 @@ def test_reasoning_in_several_items_is_encrypted_item_by_item() -> None:
 
 
 def test_open_models_send_reasoning_content_and_others_summaries() -> None:
-    documents = [
-        json.loads(
-            DIALECT.encode_response(
-                responses_request(stream=False), [Turn((Reasoning("a"),))], item
-            ).framed_messages[0]
-        )
-        for item in (ENCODE_CONTEXT, replace(ENCODE_CONTEXT, provider="vllm"))
-    ]
-    assert [list(filter(item["output"][0].get, ("summary", "content"))) for item in documents] == [
-        ["summary"],
-        ["content"],
-    ]
+    request = responses_request(stream=False)
+    for context, name in (
+        (ENCODE_CONTEXT, "summary"),
+        (replace(ENCODE_CONTEXT, provider="vllm"), "content"),
+    ):
+        response = DIALECT.encode_response(request, [Turn((Reasoning("a"),))], context)
+        [item] = json.loads(response.body)["output"]
+        assert list(filter(item.get, ("summary", "content"))) == [name]
 
 
 @each_row(
     ("finish", "raw", "status", "reason"),
     [
-        (FinishReason.STOP, "", "completed", None),
-        (FinishReason.LENGTH, "", "incomplete", {"reason": "max_output_tokens"}),
-        (FinishReason.CONTENT_FILTER, "", "incomplete", {"reason": "content_filter"}),
         (FinishReason.REFUSAL, "", "incomplete", {"reason": "content_filter"}),
-        (FinishReason.ERROR, "", "failed", None),
-        (FinishReason.OTHER, "cancelled", "cancelled", None),
-        (FinishReason.OTHER, "incomplete", "incomplete", None),
-        (FinishReason.OTHER, "tired", "incomplete", {"reason": "tired"}),
         (FinishReason.OTHER, "queued", "incomplete", {"reason": "queued"}),
         (FinishReason.PAUSED, "", "completed", None),
         (FinishReason.TOOL_CALLS, "", "completed", None),
     ],
 )
-def test_the_last_event_has_the_status_and_the_reason(
+def test_finish_values_without_a_status_of_their_own_become_others(
     finish: FinishReason, raw: str, status: str, reason: object
 ) -> None:
-    last = encode_events(Turn((Text("a"),), finish, raw))[-1]
+    last = encode_events(Turn((Text("a"),), finish, raw))[-1]["response"]
 
-    assert last["type"] == f"response.{status}"
-    assert last["response"]["status"] == status
-    assert last["response"]["incomplete_details"] == reason
+    assert (last["status"], last["incomplete_details"]) == (status, reason)
 
 
 def test_a_refusal_has_the_status_completed() -> None:
@@ -454,11 +230,8 @@ def test_the_last_item_of_what_is_incomplete_is_incomplete() -> None:
         Turn((Text("a"), ToolCall("c", "f", "{}"), Text("b")), FinishReason.LENGTH)
     )
 
-    assert [item["status"] for item in response_document["output"]] == [
-        "completed",
-        "completed",
-        "incomplete",
-    ]
+    statuses = [item["status"] for item in response_document["output"]]
+    assert statuses == ["completed", "completed", "incomplete"]
 
 
 def test_a_background_response_is_in_progress() -> None:
@@ -466,26 +239,11 @@ def test_a_background_response_is_in_progress() -> None:
     response = DIALECT.encode_response(request, [Turn((), FinishReason.PAUSED)], ENCODE_CONTEXT)
 
     assert json.loads(response.framed_messages[0])["status"] == "in_progress"
-    assert event_types(encode_events(Turn(()), responses_request(background=True))) == [
-        "created", "queued", "in_progress", "completed",
+    stream_events = encode_events(Turn(()), responses_request(background=True))
+    assert [(item["type"], item["response"]["status"]) for item in stream_events] == [
+        ("response.created", "queued"), ("response.queued", "queued"),
+        ("response.in_progress", "in_progress"), ("response.completed", "completed"),
     ]  # fmt: skip
-
-
-def test_an_error_amid_a_stream_leaves_the_last_item_open_and_is_sent_twice() -> None:
-    turn = Turn((Text("a"), ToolCall("c", "f", "{}")), failure=Failure("Oh no", "t", "c"))
-    stream_events = encode_events(turn)
-
-    assert event_types(stream_events) == [
-        *START_EVENTS, *MESSAGE_EVENTS, *CALL_EVENTS[:2], "error", "failed",
-    ]  # fmt: skip
-    assert stream_events[-2]["error"] == {
-        "message": "Oh no",
-        "type": "t",
-        "param": None,
-        "code": "c",
-    }
-    assert stream_events[-1]["response"]["error"] == {"code": "c", "message": "Oh no"}
-    assert stream_events[-1]["response"]["output"][-1]["status"] == "incomplete"
 
 
 def test_an_error_has_a_default_type_and_code() -> None:
@@ -515,25 +273,16 @@ def test_a_compacted_conversation_is_no_response() -> None:
 
     compaction_document = json.loads(response.framed_messages[0])
     assert compaction_document["object"] == "response.compaction"
-    assert [
-        (item["type"], item["encrypted_content"]) for item in compaction_document["output"]
-    ] == [("compaction", "s")]
+    [item] = compaction_document["output"]
+    assert (item["type"], item["encrypted_content"]) == ("compaction", "s")
 
 
-def test_audio_is_encoded_only_in_streams_and_once() -> None:
+def test_audio_in_a_document_two_sounds_and_the_url_of_an_image_are_refused() -> None:
     sound = Media("audio/wav", base64="aGk=", transcript="Hi")
-    stream_events = encode_events(Turn((sound, Text("a"))))
-
-    assert event_types(stream_events)[-5:-1] == [
-        "audio.delta", "audio.done", "audio.transcript.delta", "audio.transcript.done",
-    ]  # fmt: skip
-    with pytest.raises(NotRepresentable, match="one sound"):
-        encode_events(Turn((sound, sound)))
     with pytest.raises(NotRepresentable, match="media"):
         document(Turn((sound,)))
-
-
-def test_an_image_url_is_not_representable() -> None:
+    with pytest.raises(NotRepresentable, match="one sound"):
+        encode_events(Turn((sound, sound)))
     with pytest.raises(NotRepresentable, match="media"):
         encode_events(Turn((Media("image/png", url="https://a.b/c.png"),)))
 
@@ -593,7 +342,7 @@ def _item(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict
     return st.fixed_dictionaries({"type": st.just(kind), **fields})
 
 
-ITEMS = st.one_of(
+ANY_ITEMS = st.one_of(
     _item("message", status=STATUSES, content=st.lists(BLOCKS, max_size=3), phase=SHORT_TEXTS),
     _item(
         "reasoning",
@@ -630,12 +379,9 @@ ITEMS = st.one_of(
 )
 
 
-@given(st.lists(ITEMS, max_size=5), st.booleans())
+@given(st.lists(ANY_ITEMS, max_size=5), st.booleans())
 @settings(max_examples=quick_or_thorough(40, 200))
-def test_any_items_round_trip(
-    items: list[dict[str, Any]],
-    streams: bool,
-) -> None:
+def test_any_items_round_trip(items: list[dict[str, Any]], streams: bool) -> None:
     numbered = [{"id": f"item_{number}", **item} for number, item in enumerate(items)]
     turn = Turn(tuple(part for item in numbered for part in output_items.decode_item(item)))
     request = responses_request(stream=streams)
@@ -704,74 +450,6 @@ def _client(response: DialectResponse) -> openai.OpenAI:
     )
 
 
-REPRESENTABLE_CASES: Final = [
-    case for case in CASES if case.turn.failure is None and (case.name != "long" or is_thorough())
-]
-
-
-def _sdk_summary(output: Sequence[Any], usage: Any) -> dict[str, Any]:
-    blocks = [entry for item in output if item.type == "message" for entry in item.content]
-    return {
-        "text": "".join(block.text for block in blocks if block.type == "output_text"),
-        "refusal": "".join(block.refusal for block in blocks if block.type == "refusal"),
-        "reasoning": "".join(
-            entry.text for item in output if item.type == "reasoning" for entry in item.summary
-        ),
-        "calls": [
-            (item.call_id, item.name, item.arguments)
-            for item in output
-            if item.type == "function_call"
-        ],
-        "usage": Usage(
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.total_tokens,
-            usage.input_tokens_details.cached_tokens,
-            usage.input_tokens_details.cache_write_tokens,
-            usage.output_tokens_details.reasoning_tokens,
-        ),
-    }
-
-
-def _turn_summary(turn: Turn) -> dict[str, Any]:
-    parts = turn.parts
-    return {
-        "text": turn.text,
-        "refusal": "".join(part.text for part in parts if isinstance(part, Refusal)),
-        "reasoning": "".join(part.text for part in parts if isinstance(part, Reasoning)),
-        "calls": [
-            (part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)
-        ],
-        "usage": turn.usage,
-    }
-
-
-@each_row("case", REPRESENTABLE_CASES)
-def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
-    response = DIALECT.encode_response(responses_request(), [case.turn], ENCODE_CONTEXT)
-    [turn] = DIALECT.decode_response(response)
-    with _client(response) as client:
-        if turn.finish is FinishReason.LENGTH:  # the SDK helper needs a completed response
-            last: Any = list(client.responses.create(model="gpt-5", input="", stream=True))[-1]
-            response_model = last.response
-        else:
-            with client.responses.stream(model="gpt-5", input="") as stream:
-                response_model = stream.get_final_response()
-
-    assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
-
-
-@each_row("name", sorted(TOOL_CASES.keys() - {"tomorrow_call"}))
-def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
-    response = DIALECT.encode_response(
-        responses_request(), [Turn(TOOL_CASES[name][0])], ENCODE_CONTEXT
-    )
-    with _client(response) as client, client.responses.stream(model="m", input="") as stream:
-        [item] = stream.get_final_response().output
-
-    assert item.type == name.partition(" ")[0]
-
-
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("Oh no", "overloaded", "server_error"))
     with _client(DIALECT.encode_response(responses_request(), [turn], ENCODE_CONTEXT)) as client:
@@ -779,36 +457,6 @@ def test_the_sdk_raises_the_error_amid_a_stream() -> None:
         with pytest.raises(openai.APIError, match="Oh no") as raised:
             list(stream)
     assert (raised.value.type, raised.value.code) == ("overloaded", "server_error")
-
-
-QUOTA: Final = AccountLimits(RateLimitWindow(60, 59, 0.5), RateLimitWindow(1000, 900, 63))
-
-
-@each_row(
-    ("status", "raised", "code"),
-    [
-        (400, openai.BadRequestError, None),
-        (401, openai.AuthenticationError, "invalid_api_key"),
-        (403, openai.PermissionDeniedError, "unsupported_country_region_territory"),
-        (404, openai.NotFoundError, "model_not_found"),
-        (429, openai.RateLimitError, "rate_limit_exceeded"),
-        (500, openai.InternalServerError, None),
-        (503, openai.InternalServerError, None),
-    ],
-)
-def test_the_sdk_raises_what_a_status_stands_for(
-    status: int, raised: type[openai.APIStatusError], code: str | None
-) -> None:
-    context = EncodeContext("test", 1, account_limits=QUOTA)
-    response = DIALECT.error_response(status, Failure("Oh no"), context, retry_after=1.5)
-    with _client(response) as client, pytest.raises(raised, match="Oh no") as error:
-        client.responses.create(model="gpt-5", input="")
-
-    assert error.value.code == code
-    assert error.value.request_id == header_value(response.head.headers, "x-request-id")
-    headers = dict(response.head.headers)
-    assert (headers["retry-after"], headers["retry-after-ms"]) == ("2", "1500")
-    assert headers["x-ratelimit-remaining-tokens"] == "900"
 
 
 def test_an_error_in_place_of_a_document_has_its_status() -> None:
@@ -858,66 +506,3 @@ def test_a_deletion_is_no_turn() -> None:
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
     assert DIALECT.decode_response(DialectResponse(head, "whole", (body,))) == ()
-
-
-needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-
-LOSSES_BY_ROW: Final = {
-    # A server on Bedrock put fields of an event into the item of the event.
-    "e965a3a827b833e1": ("metadata item_id of a tool call", "metadata output_index of a tool call"),
-}
-RENAMED_PARTS_BY_ROW: Final = {"afdd2d375d41f9d5": 1}
-"""How many parts of a row get another id: xAI gave one id to two items."""
-
-
-def _recorded_responses() -> Iterator[tuple[corpus.Row, DialectResponse]]:
-    for row in corpus.rows():
-        if not row.wire.startswith("openai.responses.") or row.status != 200:
-            continue
-        codec = DIALECT.codec_name(row.request, row.head)
-        if row.fidelity == "payload-lines":
-            lines = [
-                b"data: " + splitline + b"\n\n"
-                for splitline in row.body.splitlines()
-                if splitline.strip()
-            ]
-            yield row, DialectResponse(row.head, "sse", lines)
-        else:
-            yield row, DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
-
-
-def _with_sorted_metadata(part: Part) -> Part:
-    return replace(part, metadata=tuple(sorted(dict(part.metadata).items(), key=str)))
-
-
-@pytest.mark.corpus
-@needs_corpus
-def test_every_recorded_answer_round_trips() -> None:
-    losses_by_row, renamed_by_row, count = {}, {}, 0
-    for row, response in _recorded_responses():
-        [turn] = DIALECT.decode_response(response)
-        request = DIALECT.sample_request(turn.model, stream=response.codec_name == "sse")
-        converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
-        [decoded] = DIALECT.decode_response(
-            DIALECT.encode_response(request, [turn], ENCODE_CONTEXT)
-        )
-
-        assert (decoded,) == converted.turns, row.id
-        assert (decoded.finish_raw, decoded.id, decoded.model) == (
-            turn.finish_raw,
-            turn.id,
-            turn.model,
-        )
-        assert dict(decoded.metadata) == dict(turn.metadata), row.id
-        pairs = list(zip(turn.parts, decoded.parts, strict=True))
-        changed = [
-            original
-            for original, encoded in pairs
-            if _with_sorted_metadata(original) != _with_sorted_metadata(encoded)
-        ]
-        if converted.losses:
-            losses_by_row[row.id] = converted.losses
-        elif changed:
-            renamed_by_row[row.id] = len(changed)
-        count += 1
-    assert (count, losses_by_row, renamed_by_row) == (207, LOSSES_BY_ROW, RENAMED_PARTS_BY_ROW)
