@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -13,11 +14,23 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 
 import corpus
 from case_tables import each_row
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.base import Completeness
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
 from thoroughness import quick_or_thorough
 
 if TYPE_CHECKING:
@@ -27,64 +40,7 @@ if TYPE_CHECKING:
 
 DIALECT = OpenAIChat()
 
-TEXT = b"""\
-data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,\
-"finish_reason":null}],"usage":null}
-
-data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"content":"Hel"},"logprobs":null,"finish_reason":null}],\
-"usage":null}
-
-data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"content":"lo"},"logprobs":null,"finish_reason":null}],"usage":null}
-
-data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}
-
-data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,\
-"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":3},\
-"completion_tokens_details":{"reasoning_tokens":1}}}
-
-data: [DONE]
-
-"""
-"""A minimal text stream, with every usage count of OpenAI."""
-
-TOOLS = b"""\
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null,\
-"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function",\
-"function":{"name":"get_weather","arguments":""}}]},"logprobs":null,"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"city\\":"}}]},\
-"logprobs":null,"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\"Rome\\"}"}}]},\
-"logprobs":null,"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function",\
-"function":{"name":"get_weather","arguments":""}}]},"logprobs":null,"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":\
-"{\\"city\\":\\"Oslo\\"}"}}]},"logprobs":null,"finish_reason":null}]}
-
-data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
-"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}
-
-data: [DONE]
-
-"""
-"""A minimal stream of two parallel calls."""
-
+Fields = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -113,12 +69,171 @@ def document(**fields: object) -> DialectResponse:
     return whole_response(json.dumps(fields).encode())
 
 
-def chunk(*choices: dict[str, Any], **fields: object) -> bytes:
-    return b"data: " + json.dumps({"choices": choices, **fields}).encode() + b"\n\n"
+def events(*documents: Fields) -> bytes:
+    return b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in documents)
+
+
+def chunk(*choices: Fields, **fields: object) -> bytes:
+    return events({"choices": choices, **fields})
 
 
 def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
     return chunk({"index": index, "delta": {"content": text}, "finish_reason": finish})
+
+
+def choice(
+    delta: Fields, finish: str | None = None, index: int = 0, logprobs: Json = None, **more: Json
+) -> Fields:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish, **more}
+
+
+def envelope(
+    *choices: Fields,
+    kind: str = "chat.completion.chunk",
+    metadata: Fields | None = None,
+    **fields: Any,
+) -> Fields:
+    """A chunk, or a whole response."""
+    ids = {"id": "chatcmpl-1", "object": kind, "created": 1_700_000_000, "model": "gpt-5"}
+    return {**ids, **(metadata or {}), "choices": choices, **fields}
+
+
+def chunks(*deltas: Fields, finish: str = "stop", **fields: Any) -> bytes:
+    """The chunks of one choice, after the first; the last one has these fields."""
+    first = FIRST | ({"content": None} if "tool_calls" in deltas[0] else {})
+    middle = [envelope(choice(delta)) for delta in (first, *deltas)]
+    return events(*middle, envelope(choice({}, finish), **fields))
+
+
+def call(index: int, arguments: str, **start: Json) -> Fields:
+    """The delta of a call: its start, with an ID and a name, or more of its arguments."""
+    function = {**({"name": "get"} if start else {}), "arguments": arguments}
+    kind = {"type": "function"} if start else {}
+    return {"tool_calls": [{"index": index, **start, **kind, "function": function}]}
+
+
+WITH_USAGE: Fields = {"stream": True, "stream_options": {"include_usage": True}}
+COUNTS = {
+    "prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11,
+    "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+    "completion_tokens_details": {"reasoning_tokens": 1},
+}  # fmt: skip
+METADATA: Fields = {
+    "system_fingerprint": "fp", "service_tier": "flex", "provider": "X",
+    "citations": ["https://example.com"],
+}  # fmt: skip
+CHOICE_METADATA: Fields = {"native_finish_reason": "end_turn", "stop_reason": 7}
+LOGPROBS: Fields = {"content": [{"token": "Hi", "logprob": -0.5}]}
+
+HELLO = Turn(
+    (Text("Hello you"),), FinishReason.STOP, "stop", Usage(9, 2, 11, 4, 3, 1),
+    id="chatcmpl-1", model="gpt-5",
+)  # fmt: skip
+UNCOUNTED = replace(HELLO, usage=None)
+GOODBYE = replace(
+    HELLO, parts=(Text("Bye"),), finish=FinishReason.LENGTH, finish_raw="length",
+    metadata=(*METADATA.items(), *CHOICE_METADATA.items(), ("logprobs", LOGPROBS)),
+)  # fmt: skip
+CALLS = replace(
+    UNCOUNTED, parts=(ToolCall("a", "get", '{"b": 1}'), ToolCall("b", "get", "{}")),
+    finish=FinishReason.TOOL_CALLS, finish_raw="tool_calls",
+)  # fmt: skip
+FAILING = replace(
+    UNCOUNTED, finish=None, finish_raw="", failure=Failure("Sorry", "server_error", "503")
+)
+SORRY = {"message": "Sorry", "type": "server_error", "param": None, "code": "503"}
+
+FIRST: Fields = {"role": "assistant", "content": "", "refusal": None}
+DELTAS = ({"content": "Hello"}, {"content": " you"})
+TEXT = (
+    events(
+        *(envelope(choice(delta), usage=None) for delta in (FIRST, *DELTAS)),
+        envelope(choice({}, "stop"), usage=None),
+        envelope(usage=COUNTS),
+    )
+    + DONE
+)
+"""A minimal text stream, with every usage count of OpenAI."""
+
+STREAMS: dict[str, tuple[Fields, str, tuple[Turn, ...], bytes]] = {
+    "a text with usage": (WITH_USAGE, "", (HELLO,), TEXT),
+    "a text": ({}, "", (UNCOUNTED,), chunks(*DELTAS) + DONE),
+    "parallel calls": (
+        {}, "", (CALLS,),
+        chunks(
+            call(0, "", id="a"), call(0, '{"b":'), call(0, " 1}"), call(1, "", id="b"),
+            call(1, "{}"), finish="tool_calls",
+        ) + DONE,
+    ),
+    "interleaved choices, with metadata": (
+        {"n": 2}, "",
+        (replace(UNCOUNTED, metadata=(*METADATA.items(),)), replace(GOODBYE, usage=None)),
+        events(
+            *(
+                envelope(piece, metadata=METADATA)
+                for piece in (
+                    choice(FIRST), choice(FIRST, index=1),
+                    choice({"content": "Hello"}), choice({"content": "Bye"}, index=1),
+                    choice({"content": " you"}), choice({}, "stop"),
+                    choice({}, "length", 1, LOGPROBS, **CHOICE_METADATA),
+                )
+            ),
+        ) + DONE,
+    ),
+    **{
+        f"{provider}'s, whose finish has the usage": (
+            {}, provider, (HELLO,), chunks(*DELTAS, usage=COUNTS) + DONE,
+        )
+        for provider in ("deepseek", "groq", "mistral", "xai")
+    },
+    "Perplexity's, without DONE": (
+        {}, "perplexity", (HELLO,), chunks(*DELTAS, usage=COUNTS),
+    ),
+    "Azure's, with a preamble": (
+        {}, "azure", (UNCOUNTED,),
+        events({
+            "choices": [], "created": 0, "id": "", "model": "", "object": "",
+            "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
+        }) + chunks(*DELTAS) + DONE,
+    ),
+    "an error amid it": (
+        {}, "", (FAILING,),
+        chunks(*DELTAS).rpartition(b"data: ")[0] + events({"error": SORRY}),
+    ),
+    "Groq's error": (
+        {}, "groq", (FAILING,),
+        chunks(*DELTAS).rpartition(b"data: ")[0] + b"event: error\n" + events({"error": SORRY}),
+    ),
+}  # fmt: skip
+"""Fields of a request, the provider, the turns and the stream."""
+
+
+@each_row(("body", "provider", "turns", "data"), STREAMS.values(), ids=STREAMS)
+def test_turns_become_streams_and_the_streams_these_turns(
+    body: Fields, provider: str, turns: tuple[Turn, ...], data: bytes
+) -> None:
+    request = make_request(**{"stream": True, **body})
+    encoded = DIALECT.encode_response(request, turns, replace(ENCODE_CONTEXT, provider=provider))
+
+    assert encoded.body == data
+    assert DIALECT.decode_response(stream_response(data)) == turns
+    assert DIALECT.completeness(stream_response(data)).is_complete
+
+
+def test_turns_become_a_document_and_the_document_these_turns() -> None:
+    first, second = (FIRST | {"content": text} for text in ("Hello you", "Bye"))
+    ends = {"logprobs": None, "finish_reason": "stop"}
+    data = envelope(
+        {"index": 0, "message": first, **ends},
+        {"index": 1, "message": second, "logprobs": LOGPROBS, "finish_reason": "length",
+         **CHOICE_METADATA},
+        kind="chat.completion", metadata=METADATA, usage=COUNTS,
+    )  # fmt: skip
+    turns = (replace(HELLO, metadata=tuple(METADATA.items())), GOODBYE)
+
+    encoded = DIALECT.encode_response(make_request(n=2), turns, ENCODE_CONTEXT)
+    assert encoded.body == orjson.dumps(data)
+    assert DIALECT.decode_response(document(**data)) == turns
 
 
 @each_row(
@@ -179,7 +294,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     ("body", "streams"),
     [({"stream": True}, True), ({"stream": False}, False), ({}, False), ({"stream": "yes"}, False)],
 )
-def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
+def test_a_request_streams_only_when_it_says_so(body: Fields, streams: bool) -> None:
     assert DIALECT.streams(make_request(**body)) is streams
 
 
@@ -202,118 +317,87 @@ def test_status_and_content_type_choose_the_framing(
     assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
-@each_row(
-    ("body", "reason"),
-    [
-        pytest.param(TEXT, "[DONE]", id="the usual end"),
-        pytest.param(TEXT.rstrip(), "[DONE]", id="DONE without a line end"),
-        pytest.param(TEXT.replace(b"\n", b"\r\n"), "[DONE]", id="CRLF"),
-        pytest.param(text_chunk("Hi", "stop"), "every choice finished", id="no DONE, one choice"),
-        pytest.param(
-            text_chunk("a", index=1) + text_chunk("b", "stop") + text_chunk("c", "length", index=1),
-            "every choice finished",
-            id="no DONE, two choices",
-        ),
-        pytest.param(
-            text_chunk("Hi", "stop") + text_chunk(""),
-            "every choice finished",
-            id="a delta after the finish",
-        ),
-        pytest.param(
-            text_chunk("Hi")
-            + b'data: {"error":{"message":"Overloaded","type":"server_error"}}\n\n',
-            "in-band error: Overloaded",
-            id="an error in place of a chunk",
-        ),
-        pytest.param(
-            text_chunk("Hi") + chunk(error={"code": 400, "message": "Token limit\nreached"}),
-            "in-band error: Token limit reached",
-            id="an error beside empty choices",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b'event: error\ndata: {"message":"no tool call"}\n\n',
-            "in-band error: no tool call",
-            id="an event named error",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b'event: error\ndata: {"error":{"message":"no tool call"}}\n\n',
-            "in-band error: no tool call",
-            id="Groq's event",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b'data: {"object":"error","error":{"message":"bad"}}\n\n',
-            "in-band error: bad",
-            id="an error object that holds an error",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b"event: error\ndata: upstream gone\n\n",
-            "in-band error: upstream gone",
-            id="an event named error that is not JSON",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b'error: {"detail":"x","error":{"message":"failed to decode"}}\n\n',
-            "in-band error: failed to decode",
-            id="an error line that is no SSE",
-        ),
-        pytest.param(
-            text_chunk("Hi") + b"error: out of memory\n\n",
-            "in-band error: out of memory",
-            id="an error line in words",
-        ),
-        pytest.param(
-            b"error: out of \xff\n\n", "in-band error: out of \ufffd", id="an error line not UTF-8"
-        ),
-        pytest.param(
-            b"event: error\ndata: \xff\n\n", "in-band error: \ufffd", id="an error event not UTF-8"
-        ),
-        pytest.param(
-            text_chunk("Hi") + b'data: {"object":"error","message":"bad","code":400}\n\n',
-            "in-band error: bad",
-            id="vLLM's flat error",
-        ),
-        pytest.param(
-            b'{"error":{"message":"blocked"}}', "in-band error: blocked", id="no SSE at all"
-        ),
-    ],
-)
+EVERY, UNFINISHED = "every choice finished", "no [DONE], choice 0 unfinished"
+
+COMPLETE = {
+    "the usual end": (TEXT, "[DONE]"),
+    "DONE without a line end": (TEXT.rstrip(), "[DONE]"),
+    "CRLF": (TEXT.replace(b"\n", b"\r\n"), "[DONE]"),
+    "no DONE, one choice": (text_chunk("Hi", "stop"), EVERY),
+    "no DONE, two choices": (
+        text_chunk("a", index=1) + text_chunk("b", "stop") + text_chunk("c", "length", index=1),
+        EVERY,
+    ),
+    "a delta after the finish": (text_chunk("Hi", "stop") + text_chunk(""), EVERY),
+    "no SSE at all": (b'{"error":{"message":"blocked"}}', "in-band error: blocked"),
+}
+
+
+@each_row(("body", "reason"), COMPLETE.values(), ids=COMPLETE)
 def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
     completeness = DIALECT.completeness(stream_response(body))
-    assert (completeness.is_complete, completeness.reason, completeness.is_proven) == (
-        True,
-        reason,
-        True,
-    )
+    assert completeness == Completeness(is_complete=True, reason=reason, is_proven=True)
 
 
-@each_row(
-    ("body", "reason"),
-    [
-        pytest.param(b"", "empty stream", id="nothing"),
-        pytest.param(b"\n\n", "empty stream", id="blank lines"),
-        pytest.param(b": PROCESSING\n\n", "no [DONE], no choice", id="comments only"),
-        pytest.param(b": [DONE]\n\n", "no [DONE], no choice", id="DONE as a comment"),
-        pytest.param(b"data: [DON", "no [DONE], no choice", id="half a DONE"),
-        pytest.param(b"<html>busy</html>", "no [DONE], no choice", id="a page"),
-        pytest.param(text_chunk("Hi"), "no [DONE], choice 0 unfinished", id="cut"),
-        pytest.param(text_chunk("[DONE]"), "no [DONE], choice 0 unfinished", id="DONE as text"),
-        pytest.param(
-            text_chunk("Hi", ""), "no [DONE], choice 0 unfinished", id="empty finish_reason"
-        ),
-        pytest.param(
-            text_chunk("Hi") + chunk(error=None), "no [DONE], choice 0 unfinished", id="error: null"
-        ),
-        pytest.param(
-            text_chunk("Hi") + text_chunk("", "stop")[:-9],
-            "no [DONE], choice 0 unfinished",
-            id="cut inside the finish",
-        ),
-        pytest.param(
-            text_chunk("a", "stop") + text_chunk("b", index=1) + text_chunk("c", index=2),
-            "no [DONE], choice 1, 2 unfinished",
-            id="one of three finished",
-        ),
-    ],
-)
+STREAM_ERRORS = {
+    "in place of a chunk": (events({"error": {"message": "a", "type": "t"}}), Failure("a", "t")),
+    "beside empty choices": (
+        chunk(error={"code": 400, "message": "Token limit\nreached"}),
+        Failure("Token limit\nreached", code="400"),
+    ),
+    "an event named error": (b'event: error\ndata: {"message":"no call"}\n\n', Failure("no call")),
+    "Groq's event": (b'event: error\ndata: {"error":{"message":"no"}}\n\n', Failure("no")),
+    "an error object that holds an error": (
+        events({"object": "error", "error": {"message": "bad"}}), Failure("bad")
+    ),
+    "an event named error that is not JSON": (b"event: error\ndata: gone\n\n", Failure("gone")),
+    "an error line that is no SSE": (
+        b'error: {"detail":"x","error":{"message":"failed to decode"}}\n\n',
+        Failure("failed to decode"),
+    ),
+    "an error line in words": (b"error: out of memory\n\n", Failure("out of memory")),
+    "an error line not UTF-8": (b"error: out of \xff\n\n", Failure("out of \ufffd")),
+    "an error event not UTF-8": (b"event: error\ndata: \xff\n\n", Failure("\ufffd")),
+    "vLLM's flat error": (
+        events({"object": "error", "message": "bad", "code": 400}), Failure("bad", code="400")
+    ),
+    "two, of which the first counts": (
+        chunk(error={"message": "first"}) + chunk(error={"message": "second"}), Failure("first")
+    ),
+}  # fmt: skip
+
+
+@each_row(("data", "failure"), STREAM_ERRORS.values(), ids=STREAM_ERRORS)
+def test_an_error_completes_a_stream_which_keeps_the_preceding_content(
+    data: bytes, failure: Failure
+) -> None:
+    response = stream_response(text_chunk("Hi") + data)
+
+    reason = f"in-band error: {' '.join(failure.message.split())}"
+    assert DIALECT.completeness(response) == Completeness(is_complete=True, reason=reason)
+    assert DIALECT.decode_response(response) == (Turn((Text("Hi"),), failure=failure),)
+
+
+INCOMPLETE = {
+    "nothing": (b"", "empty stream"),
+    "blank lines": (b"\n\n", "empty stream"),
+    "comments only": (b": PROCESSING\n\n", "no [DONE], no choice"),
+    "DONE as a comment": (b": [DONE]\n\n", "no [DONE], no choice"),
+    "half a DONE": (b"data: [DON", "no [DONE], no choice"),
+    "a page": (b"<html>busy</html>", "no [DONE], no choice"),
+    "cut": (text_chunk("Hi"), UNFINISHED),
+    "DONE as text": (text_chunk("[DONE]"), UNFINISHED),
+    "empty finish_reason": (text_chunk("Hi", ""), UNFINISHED),
+    "error: null": (text_chunk("Hi") + chunk(error=None), UNFINISHED),
+    "cut inside the finish": (text_chunk("Hi") + text_chunk("", "stop")[:-9], UNFINISHED),
+    "one of three finished": (
+        text_chunk("a", "stop") + text_chunk("b", index=1) + text_chunk("c", index=2),
+        "no [DONE], choice 1, 2 unfinished",
+    ),
+}
+
+
+@each_row(("body", "reason"), INCOMPLETE.values(), ids=INCOMPLETE)
 def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
     completeness = DIALECT.completeness(stream_response(body))
     assert (completeness.is_complete, completeness.reason) == (False, reason)
@@ -321,9 +405,7 @@ def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) 
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
-    finish_end = TEXT.index(b'"finish_reason":"stop"}],"usage":null}') + len(
-        b'"finish_reason":"stop"}],"usage":null}'
-    )
+    finish_end = TEXT.index(b"\n", TEXT.index(b'"stop"'))
     assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (cut >= finish_end)
 
 
@@ -331,15 +413,12 @@ def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
     ("response", "is_complete", "reason"),
     [
         pytest.param(whole_response(b'\n\n {"choices":[]}'), True, "JSON body", id="a document"),
-        pytest.param(
-            whole_response(b'{"choices":[{"mess'), False, "body is not JSON", id="a cut document"
-        ),
-        pytest.param(whole_response(b"<html></html>"), False, "body is not JSON", id="a page"),
+        pytest.param(whole_response(b'{"me'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole_response(b"<html>"), False, "body is not JSON", id="a page"),
         pytest.param(whole_response(b""), False, "empty body", id="nothing"),
-        pytest.param(
-            whole_response(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"
-        ),
+        pytest.param(whole_response(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
         pytest.param(whole_response(b"", 401), True, "HTTP 401", id="an error without a body"),
+        pytest.param(DialectResponse(head(500), "sse", []), True, "HTTP 500", id="an error, cut"),
     ],
 )
 def test_a_body_that_parses_or_reports_an_error_is_complete(
@@ -349,132 +428,48 @@ def test_a_body_that_parses_or_reports_an_error_is_complete(
     assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-def test_an_http_error_is_always_complete() -> None:
-    assert DIALECT.completeness(DialectResponse(head(500), "sse", [])).reason == "HTTP 500"
-
-
-def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode_response(stream_response(TEXT)) == (
-        Turn(
-            parts=(Text("Hello"),),
-            finish=FinishReason.STOP,
-            finish_raw="stop",
-            usage=Usage(input=9, output=2, total=11, cache_read=4, cache_write=3, reasoning=1),
-            id="chatcmpl-1",
-            model="gpt-5",
-        ),
-    )
-
-
-def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.decode_response(stream_response(TOOLS)) == (
-        Turn(
-            parts=(
-                ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
-                ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
-            ),
-            finish=FinishReason.TOOL_CALLS,
-            finish_raw="tool_calls",
-            id="chatcmpl-2",
-            model="gpt-5",
-        ),
-    )
-
-
-def test_a_document_becomes_a_turn() -> None:
-    response = document(
-        id="chatcmpl-5",
-        model="gpt-5",
-        choices=[
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "Hello", "refusal": None},
-                "finish_reason": "length",
-            }
-        ],
-        usage={"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
-        service_tier="default",
-        system_fingerprint="fp_1",
-    )
-    assert DIALECT.decode_response(response) == (
-        Turn(
-            parts=(Text("Hello"),),
-            finish=FinishReason.LENGTH,
-            finish_raw="length",
-            usage=Usage(input=9, output=2, total=11),
-            id="chatcmpl-5",
-            model="gpt-5",
-            metadata=(("system_fingerprint", "fp_1"), ("service_tier", "default")),
-        ),
-    )
-
-
-def test_unmapped_fields_are_kept_as_metadata() -> None:
+def test_metadata_of_later_chunks_replaces_that_of_earlier_ones() -> None:
     delta = {"content": "Hi", "extra_content": {"google": {"thought_signature": "s"}}}
-    choice = {"delta": delta, "native_finish_reason": "end_turn", "stop_reason": 7}
-    metadata: dict[str, object] = {
-        "system_fingerprint": "fp",
-        "service_tier": "flex",
-        "provider": "X",
-        "citations": ["https://example.com"],
-    }
-    body = chunk(choice, obfuscation="abc", **metadata) + chunk(service_tier="default")
-    assert dict(DIALECT.decode_response(stream_response(body))[0].metadata) == metadata | {
-        "service_tier": "default",
-        "native_finish_reason": "end_turn",
-        "stop_reason": 7,
-        "extra_content": delta["extra_content"],
-    }
-
-
-def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
-    body = (
-        text_chunk("b1", index=1)
-        + text_chunk("a1")
-        + text_chunk("b2", "length", index=1)
-        + text_chunk("a2", "stop")
-        + chunk(usage={"total_tokens": 7})
-        + DONE
+    body = chunk({"delta": delta}, obfuscation="abc", service_tier="flex") + chunk(
+        service_tier="default"
     )
-    turns = DIALECT.decode_response(stream_response(body))
-    assert [(turn.text, turn.finish) for turn in turns] == [
-        ("a1a2", FinishReason.STOP),
-        ("b1b2", FinishReason.LENGTH),
-    ]
-    assert [turn.usage for turn in turns] == [Usage(total=7)] * 2
+    assert dict(DIALECT.decode_response(stream_response(body))[0].metadata) == {
+        "service_tier": "default", "extra_content": delta["extra_content"],
+    }  # fmt: skip
 
 
 def test_choices_without_an_index_go_by_their_place() -> None:
     body = chunk({"delta": {"content": "a"}}, {"delta": {"content": "b"}})
-    assert [turn.text for turn in DIALECT.decode_response(stream_response(body * 2))] == [
-        "aa",
-        "bb",
-    ]
-
-
-def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
-    preamble = chunk(id="", model="", object="", prompt_filter_results=[{"prompt_index": 0}])
-    (turn,) = DIALECT.decode_response(stream_response(preamble + TEXT))
-    assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
+    turns = DIALECT.decode_response(stream_response(body * 2))
+    assert [turn.text for turn in turns] == ["aa", "bb"]
 
 
 @each_row(
-    ("raw", "finish"),
+    ("raw", "finish", "is_sent"),
     [
-        ("stop", FinishReason.STOP),
-        ("eos", FinishReason.STOP),
-        ("length", FinishReason.LENGTH),
-        ("model_length", FinishReason.CONTEXT_FULL),
-        ("tool_calls", FinishReason.TOOL_CALLS),
-        ("function_call", FinishReason.TOOL_CALLS),
-        ("content_filter", FinishReason.CONTENT_FILTER),
-        ("error", FinishReason.ERROR),
-        ("abort", FinishReason.OTHER),
+        ("stop", FinishReason.STOP, True),
+        ("eos", FinishReason.STOP, False),
+        ("length", FinishReason.LENGTH, True),
+        ("model_length", FinishReason.CONTEXT_FULL, False),
+        ("tool_calls", FinishReason.TOOL_CALLS, False),
+        ("function_call", FinishReason.TOOL_CALLS, False),
+        ("content_filter", FinishReason.CONTENT_FILTER, True),
+        ("error", FinishReason.ERROR, True),
+        ("abort", FinishReason.OTHER, True),
     ],
 )
-def test_finish_reasons_map_to_finish_values(raw: str, finish: FinishReason) -> None:
-    (turn,) = DIALECT.decode_response(stream_response(text_chunk("Hi", raw)))
-    assert (turn.finish, turn.finish_raw) == (finish, raw)
+def test_finish_reasons_become_finish_values_and_these_the_finish_reasons(
+    raw: str, finish: FinishReason, is_sent: bool
+) -> None:
+    (turn,) = DIALECT.decode_response(stream_response(chunks(*DELTAS, finish=raw)))
+    assert turn == replace(UNCOUNTED, finish=finish, finish_raw=raw)
+
+    if is_sent:
+        for finish_raw in {raw, raw if finish is FinishReason.OTHER else ""}:
+            encoded = DIALECT.encode_response(
+                make_request(stream=True), [replace(turn, finish_raw=finish_raw)], ENCODE_CONTEXT
+            )
+            assert encoded.body == chunks(*DELTAS, finish=raw) + DONE
 
 
 @pytest.mark.parametrize("raw", ["", None])
@@ -483,41 +478,33 @@ def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
-@each_row(
-    ("fields", "usage"),
-    [
-        pytest.param(
-            {"usage": {"prompt_tokens": 1.0, "completion_tokens": True}},
-            Usage(input=1),
-            id="whole floats count, booleans do not",
-        ),
-        pytest.param(
-            {"usage": {"prompt_cache_hit_tokens": 5, "prompt_tokens_details": {}}},
-            Usage(cache_read=5),
-            id="DeepSeek",
-        ),
-        pytest.param({"usage": {"cached_tokens": 5}}, Usage(cache_read=5), id="Together"),
-        pytest.param(
-            {"usage": {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 6}},
-            Usage(cache_read=5, cache_write=6),
-            id="Anthropic's words through a gateway",
-        ),
-        pytest.param(
-            {"x_groq": {"usage": {"total_tokens": 3}}}, Usage(total=3), id="Groq's agents"
-        ),
-        pytest.param(
-            {"choices": [{"delta": {}, "usage": {"total_tokens": 3}}]},
-            Usage(total=3),
-            id="Moonshot's choices",
-        ),
-        pytest.param({"usage": {"reasoning_tokens": 4}}, Usage(reasoning=4), id="Perplexity"),
-        pytest.param({"usage": None}, None, id="null"),
-        pytest.param({"usage": []}, None, id="not an object"),
-    ],
-)
-def test_usage_is_read_wherever_a_provider_puts_it(
-    fields: dict[str, Any], usage: Usage | None
-) -> None:
+USAGES = {
+    "whole floats count, booleans do not": (
+        {"usage": {"prompt_tokens": 1.0, "completion_tokens": True}},
+        Usage(input=1),
+    ),
+    "DeepSeek": (
+        {"usage": {"prompt_cache_hit_tokens": 5, "prompt_tokens_details": {}}},
+        Usage(cache_read=5),
+    ),
+    "Together": ({"usage": {"cached_tokens": 5}}, Usage(cache_read=5)),
+    "Anthropic's words through a gateway": (
+        {"usage": {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 6}},
+        Usage(cache_read=5, cache_write=6),
+    ),
+    "Groq's agents": ({"x_groq": {"usage": {"total_tokens": 3}}}, Usage(total=3)),
+    "Moonshot's choices": (
+        {"choices": [{"delta": {}, "usage": {"total_tokens": 3}}]},
+        Usage(total=3),
+    ),
+    "Perplexity": ({"usage": {"reasoning_tokens": 4}}, Usage(reasoning=4)),
+    "null": ({"usage": None}, None),
+    "not an object": ({"usage": []}, None),
+}
+
+
+@each_row(("fields", "usage"), USAGES.values(), ids=USAGES)
+def test_usage_is_read_wherever_a_provider_puts_it(fields: Fields, usage: Usage | None) -> None:
     body = text_chunk("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
     (turn,) = DIALECT.decode_response(stream_response(body))
     assert turn.usage == usage
@@ -528,17 +515,9 @@ def test_the_last_usage_counts_where_every_chunk_carries_one() -> None:
     assert DIALECT.decode_response(stream_response(body))[0].usage == Usage(total=2)
 
 
-def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
-    error = {"message": "Overloaded", "type": "server_error", "param": None, "code": 503}
-    (turn,) = DIALECT.decode_response(stream_response(text_chunk("Hi") + chunk(error=error)))
-    assert turn.text == "Hi"
-    assert turn.finish is None
-    assert turn.failure == Failure("Overloaded", "server_error", "503")
-
-
 def test_an_error_in_place_of_a_response_is_a_turn() -> None:
-    (turn,) = DIALECT.decode_response(stream_response(b'data: {"error":{"message":"no"}}\n\n'))
-    assert turn == Turn((), failure=Failure("no"))
+    response = stream_response(chunk(error={"message": "no"}))
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure("no")),)
 
 
 def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
@@ -550,43 +529,40 @@ def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
     assert (second.finish, second.failure) == (FinishReason.ERROR, Failure("x", code="502"))
 
 
+HTTP_ERRORS = {
+    "code only": (b'{"error":{"code":429}}', Failure('{"code":429}', code="429")),
+    "FastAPI": (b'{"detail":"Unauthorized"}', Failure("Unauthorized")),
+    "FastAPI's validation": (b'{"detail":[{"loc":1}]}', Failure('[{"loc":1}]')),
+    "in words": (b'{"error":"nope"}', Failure("nope")),
+    "a gateway's page": (b"<html></html>", Failure("HTTP 502 Bad Gateway")),
+    "nothing": (b"", Failure("HTTP 502 Bad Gateway")),
+}
+
+
+@each_row(("body", "failure"), HTTP_ERRORS.values(), ids=HTTP_ERRORS)
+def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
+    assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
+
+
 @each_row(
-    ("body", "failure"),
+    ("provider", "body"),
     [
-        pytest.param(
-            b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}',
-            Failure("m", "t", "c"),
-            id="OpenAI",
-        ),
-        pytest.param(
-            b'{"error":{"code":429}}', Failure('{"code":429}', code="429"), id="code only"
-        ),
-        pytest.param(
-            b'{"object":"error","message":"m","type":"t","code":"1500"}',
-            Failure("m", "t", "1500"),
-            id="Mistral",
-        ),
-        pytest.param(b'{"detail":"Unauthorized"}', Failure("Unauthorized"), id="FastAPI"),
-        pytest.param(b'{"detail":[{"loc":1}]}', Failure('[{"loc":1}]'), id="FastAPI's validation"),
-        pytest.param(b'{"error":"nope"}', Failure("nope"), id="in words"),
-        pytest.param(b"<html></html>", Failure("HTTP 502 Bad Gateway"), id="a gateway's page"),
-        pytest.param(b"", Failure("HTTP 502 Bad Gateway"), id="nothing"),
+        ("openai", b'{"error":{"message":"m","type":"t","param":null,"code":"15"}}'),
+        ("openrouter", b'{"error":{"message":"m","type":"t","param":null,"code":15}}'),
+        ("mistral", b'{"object":"error","message":"m","type":"t","param":null,"code":"15"}'),
     ],
 )
-def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
+def test_a_failure_becomes_an_http_error_and_this_the_failure(provider: str, body: bytes) -> None:
+    failure = Failure("m", "t", "15")
+    context = replace(ENCODE_CONTEXT, provider=provider)
+
+    assert DIALECT.error_response(502, failure, context).body == body
     assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 @each_row("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
     assert DIALECT.decode_response(whole_response(body)) == ()
-
-
-def test_the_first_error_of_a_stream_counts() -> None:
-    body = chunk(error={"message": "first"}) + chunk(error={"message": "second"})
-    assert [turn.failure for turn in DIALECT.decode_response(stream_response(body))] == [
-        Failure("first")
-    ]
 
 
 def test_deltas_and_messages_are_interchangeable() -> None:
@@ -599,7 +575,7 @@ def test_deltas_and_messages_are_interchangeable() -> None:
 
 
 def test_perplexity_sends_delta_and_message_side_by_side() -> None:
-    def delta_and_message(delta: str, message: str) -> dict[str, Any]:
+    def delta_and_message(delta: str, message: str) -> Fields:
         return {"delta": {"content": delta}, "message": {"content": message}}
 
     assert (
@@ -638,7 +614,7 @@ DOCUMENTS = st.fixed_dictionaries(
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3), st.sampled_from([200, 400]))
 def test_documents_of_any_shape_decode_to_serialisable_turns(
-    documents: list[dict[str, Any]], status: int
+    documents: list[Fields], status: int
 ) -> None:
     encoded = [json.dumps(item).encode() for item in documents]
     events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
@@ -657,13 +633,11 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
     assert (raised.value.type, raised.value.code) == ("cassette_not_found",) * 2
 
 
-@pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
-def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
-    with _client(200, "text/event-stream", body) as client:
-        sdk_completion = _accumulate_stream(client)
-    assert _comparable_turns(DIALECT.decode_response(stream_response(body))) == _comparable_choices(
-        sdk_completion
-    )
+@each_row("name", ["a text with usage", "parallel calls", "interleaved choices, with metadata"])
+def test_the_sdk_decodes_the_golden_streams_identically(name: str) -> None:
+    _, _, turns, data = STREAMS[name]
+    with _client(200, "text/event-stream", data) as client:
+        assert _comparable_turns(turns) == _comparable_choices(_accumulate_stream(client))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -827,17 +801,7 @@ def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
     (blocked,) = DIALECT.decode_response(_response(rows["963631185ff985df"]))
     assert (blocked.parts, blocked.finish) == ((), FinishReason.CONTENT_FILTER)
     (cited,) = DIALECT.decode_response(_response(rows["f95371acc5da385b"]))
-    assert (
-        len(
-            [
-                citation
-                for part in cited.parts
-                if isinstance(part, Text)
-                for citation in part.citations
-            ]
-        )
-        == 5
-    )
+    assert sum(len(part.citations) for part in cited.parts if isinstance(part, Text)) == 5
     (limited,) = DIALECT.decode_response(_response(rows["d46e6c7cd7090593"]))
     assert limited.failure == Failure("Token limit reached", code="400")
     assert [type(part) for part in limited.parts] == [Reasoning]

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from case_tables import each_row
-from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
-from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
+from llm_proxy.dialects.encoding import token_pieces
+from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder, ChatMessageEncoder
+from llm_proxy.dialects.openai.family import provider_variant
+from llm_proxy.turns import Citation, Json, Media, Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-if TYPE_CHECKING:
-    from llm_proxy.turns import Json
+Fields = dict[str, Any]
 
 
-def decode_deltas(*deltas: dict[str, Any], streamed: bool = True) -> tuple[Part, ...]:
+def decode_deltas(*deltas: Fields, streamed: bool = True) -> tuple[Part, ...]:
     message = ChatMessageDecoder()
     for delta in deltas:
         message.feed(delta, streamed=streamed)
@@ -46,144 +45,267 @@ def test_parts_keep_the_order_in_which_they_arrived() -> None:
     )
 
 
+def function(name: str = "f", arguments: str = "{}") -> Fields:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def detail(kind: str, **fields: Json) -> Fields:
+    """Reasoning as OpenRouter sends it: its text, and an entry of `reasoning_details`."""
+    entry = {"type": f"reasoning.{kind}", "index": 0, **fields}
+    return {"reasoning": fields.get("text", fields.get("summary")), "reasoning_details": [entry]}
+
+
+def detail_metadata(kind: str, **fields: Json) -> Any:
+    return (("type", f"reasoning.{kind}"), *fields.items(), ("index", 0))
+
+
+def citing(text: str, *pages: Fields) -> Fields:
+    return {
+        **({"content": text} if text else {}),
+        "annotations": [{"type": "url_citation", "url_citation": page} for page in pages],
+    }
+
+
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+EXTRA: Fields = {"extra_content": {"google": {"thought_signature": "s"}}}
+PAGES = (
+    {"url": "u", "title": "T"},
+    {"url": "u", "title": "T", "content": "rain"},
+    {"url": "u", "title": "T", "start_index": 0, "end_index": 2},
+)
+IMAGES = {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]}
+LINKED = {"images": [{"type": "image_url", "image_url": {"url": "https://example.com/i"}}]}
+AUDIO = {"id": "audio_1", "expires_at": 1_700_000_000, "data": "aGk="}
+
+MESSAGES: dict[str, tuple[str, list[Fields], Fields, tuple[Part, ...]]] = {
+    "nothing": ("", [], {"content": ""}, ()),
+    "text": (
+        "", [{"content": "Hello"}, {"content": " you"}], {"content": "Hello you"},
+        (Text("Hello you"),),
+    ),
+    "refusal": (
+        "", [{"refusal": "I"}, {"refusal": " won't."}], {"refusal": "I won't."},
+        (Refusal("I won't."),),
+    ),
+    "reasoning": (
+        "", [{"reasoning_content": "Hm."}, {"content": "Yes."}],
+        {"reasoning_content": "Hm.", "content": "Yes."}, (Reasoning("Hm."), Text("Yes.")),
+    ),
+    "reasoning of other servers": (
+        "vllm", [{"reasoning": "Hm."}, {"content": "Yes."}],
+        {"reasoning": "Hm.", "content": "Yes."}, (Reasoning("Hm."), Text("Yes.")),
+    ),
+    "Mistral's blocks": (
+        "mistral", [{"content": [THINKING]}, {"content": "Yes."}],
+        {"content": [THINKING, {"type": "text", "text": "Yes."}]},
+        (Reasoning("Hm."), Text("Yes.")),
+    ),
+    "details, which repeat the text, with a signature": (
+        "openrouter",
+        [detail("text", text="Oh,"), detail("text", text=" so.", signature="s")],
+        detail("text", text="Oh, so.", signature="s"),
+        (Reasoning("Oh, so.", signature="s", metadata=detail_metadata("text")),),
+    ),
+    "a summary": (
+        "openrouter", [detail("summary", format="x-v1", summary="Hm.")],
+        detail("summary", format="x-v1", summary="Hm."),
+        (Reasoning("Hm.", metadata=detail_metadata("summary", format="x-v1")),),
+    ),
+    "encrypted reasoning": (
+        "openrouter", [detail("encrypted", id="r1", data="c2VhbA==")],
+        detail("encrypted", id="r1", data="c2VhbA=="),
+        (Reasoning(redacted="c2VhbA==", metadata=detail_metadata("encrypted", id="r1")),),
+    ),
+    "parallel calls": (
+        "",
+        [
+            call(0, "a", "f"), call(0, arguments='{"b":'), call(0, arguments=" 1}"),
+            call(1, "b", "g"), call(1, arguments="{}"),
+        ],
+        {"tool_calls": [
+            {"id": "a", **function("f", '{"b": 1}')}, {"id": "b", **function("g")},
+        ]},
+        (ToolCall("a", "f", '{"b": 1}'), ToolCall("b", "g", "{}")),
+    ),
+    **{
+        f"the calls of {provider}": (
+            provider, [call(0, "a", "f", '{"b": 1}'), call(1, "b", "g", "{}")],
+            {"tool_calls": [
+                {"id": "a", **function("f", '{"b": 1}')}, {"id": "b", **function("g")},
+            ]},
+            (ToolCall("a", "f", '{"b": 1}'), ToolCall("b", "g", "{}")),
+        )
+        for provider in ("groq", "mistral", "ollama")
+    },
+    "a custom tool": (
+        "",
+        [
+            {"tool_calls": [
+                {"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": ""}},
+            ]},
+            {"tool_calls": [{"index": 0, "custom": {"input": "x"}}]},
+            {"tool_calls": [{"index": 0, "custom": {"input": " y"}}]},
+        ],
+        {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x y"}}]},
+        (ToolCall("a", "f", "x y", (("type", "custom"),)),),
+    ),
+    "Gemini's signature beside a call": (
+        "groq", [{"tool_calls": [{"index": 0, "id": "a", **function(), **EXTRA}]}],
+        {"tool_calls": [{"id": "a", **function(), **EXTRA}]},
+        (ToolCall("a", "f", "{}", (*EXTRA.items(),)),),
+    ),
+    "citations of a page, a quotation and a span": (
+        "", [{"content": "Hi"}, citing("", *PAGES)], citing("Hi", *PAGES),
+        (Text("Hi", (
+            Citation("u", "T"), Citation("u", "T", "rain"), Citation("u", "T", span=(0, 2)),
+        )),),
+    ),
+    "audio with its transcript": (
+        "",
+        [
+            {"audio": {**AUDIO, "transcript": ""}}, {"audio": {"transcript": "Hel-"}},
+            {"audio": {"transcript": " lo"}},
+        ],
+        {"audio": {**AUDIO, "transcript": "Hel- lo"}},
+        (Media(
+            "audio/*", base64="aGk=", transcript="Hel- lo",
+            metadata=(("id", "audio_1"), ("expires_at", 1_700_000_000)),
+        ),),
+    ),
+    "an inline image": ("", [IMAGES], IMAGES, (Media("image/png", base64="aGk="),)),
+    "an image by reference": (
+        "", [LINKED], LINKED, (Media("image/*", url="https://example.com/i"),)
+    ),
+}  # fmt: skip
+"""The provider, the deltas after the first, the fields of the whole message, and the parts."""
+
+
+@each_row(("provider", "deltas", "message", "parts"), MESSAGES.values(), ids=MESSAGES)
+def test_parts_become_deltas_and_a_message_and_these_the_parts(
+    provider: str, deltas: list[Fields], message: Fields, parts: tuple[Part, ...]
+) -> None:
+    encoder, turn = ChatMessageEncoder(provider_variant(provider), token_pieces), Turn(parts)
+    has_text = not parts or any(isinstance(part, Text) for part in parts)
+    first = {"role": "assistant", "content": "" if has_text else None, "refusal": None}
+
+    assert list(encoder.encode_deltas(turn)) == [first, *deltas]
+    assert decode_deltas(first, *deltas) == parts
+    assert encoder.encode_message(turn) == {
+        "role": "assistant", "content": None, "refusal": None, **message
+    }  # fmt: skip
+    assert decode_deltas(message, streamed=False) == parts
+
+
+def test_reasoning_of_another_dialect_gets_the_type_and_the_index_of_a_detail() -> None:
+    encoder = ChatMessageEncoder(provider_variant("openrouter"), token_pieces)
+    turn = Turn((Reasoning("Hm."), Reasoning(redacted="c2VhbA==")))
+    assert encoder.encode_message(turn)["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "Hm."},
+        {"type": "reasoning.encrypted", "index": 1, "data": "c2VhbA=="},
+    ]
+
+
 def test_a_message_of_empty_values_has_no_parts() -> None:
     empty_values: dict[str, Json] = {
-        "content": "",
-        "refusal": "",
-        "reasoning": "",
-        "tool_calls": None,
-        "annotations": [],
-    }
-    empty_objects: dict[str, Json] = {
+        "content": "", "refusal": "", "reasoning": "", "tool_calls": None, "annotations": [],
         "function_call": {"name": "", "arguments": ""},
         "audio": {"id": "", "data": "", "transcript": "", "expires_at": 0},
         "reasoning_details": [{"type": "reasoning.text", "text": "", "signature": ""}],
-    }
-    assert decode_deltas(empty_values | empty_objects, streamed=False) == ()
+    }  # fmt: skip
+    assert decode_deltas(empty_values, streamed=False) == ()
+
+
+SEAL = {"type": "reasoning.encrypted", "data": "c2VhbA=="}
+SEALED = Reasoning(redacted="c2VhbA==", metadata=(("type", "reasoning.encrypted"),))
+
+OTHER_FORMS: dict[str, tuple[Fields, tuple[Part, ...]]] = {
+    "both names": ({"reasoning": "Hm", "reasoning_content": "Hm"}, (Reasoning("Hm"),)),
+    "details repeat the text": (
+        {"reasoning": "Hm", "reasoning_details": [
+            {"type": "reasoning.summary", "summary": "Hm", "format": "x-v1", "index": 0},
+            {**SEAL, "id": "r1", "index": 0},
+        ]},
+        (
+            Reasoning("Hm", metadata=detail_metadata("summary", format="x-v1")),
+            Reasoning(redacted="c2VhbA==", metadata=detail_metadata("encrypted", id="r1")),
+        ),
+    ),
+    "details hold the seal only": (
+        {"reasoning": "Hm", "reasoning_details": [SEAL]}, (Reasoning("Hm"), SEALED)
+    ),
+    "seals, which are never joined": ({"reasoning_details": [SEAL, SEAL]}, (SEALED, SEALED)),
+    "LiteLLM's thinking blocks": (
+        {
+            "reasoning_content": "Hm",
+            "thinking_blocks": [{"type": "thinking", "thinking": "Hm", "signature": "s"}],
+        },
+        (Reasoning("Hm", signature="s", metadata=(("type", "thinking"),)),),
+    ),
+    "Mistral's blocks, some of them text": (
+        {"content": [
+            THINKING, {"type": "text", "text": "Hi"},
+            {"type": "reference", "reference_ids": [1], "text": "left out"}, "!",
+        ]},
+        (Reasoning("Hm."), Text("Hi!")),
+    ),
+    "a thinking block of plain text": (
+        {"content": [{"type": "thinking", "thinking": "Hm"}]}, (Reasoning("Hm"),)
+    ),
+    "Databricks' blocks": (
+        {"content": [{
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "Hm"}, {"signature": "s"}],
+        }]},
+        (Reasoning("Hm", signature="s"),),
+    ),
+    "Cloudflare's document": (
+        {"content": {"name": "Ann", "age": 32}}, (Text('{"name":"Ann","age":32}'),)
+    ),
+    "an empty document": ({"content": {}}, ()),
+    "a number": ({"content": 7}, ()),
+    "a legacy call": (
+        {"function_call": {"name": "f", "arguments": "{}"}},
+        (ToolCall("", "f", "{}", (("type", "function_call"),)),),
+    ),
+    "arguments as an object, and fields beside": (
+        {"tool_calls": [
+            {"id": "a", "function": {"name": "f", "arguments": {"b": 1}}, "x": {"y": 2}}
+        ]},
+        (ToolCall("a", "f", '{"b":1}', (("x", {"y": 2}),)),),
+    ),
+    **{
+        f"an empty custom field beside a function, its type {kind}": (
+            {"tool_calls": [{
+                "id": "a", **kind, "custom": {"input": "", "name": ""},
+                "function": {"name": "f", "arguments": "{}"},
+            }]},
+            (ToolCall("a", "f", "{}"),),
+        )
+        for kind in ({"type": "function"}, {"type": ""}, {})
+    },
+    "an image among the blocks": (
+        {"content": LINKED["images"]}, (Media("image/*", url="https://example.com/i"),)
+    ),
+    "half a span, an empty one, and a file": (
+        {"content": "Hi", "annotations": [
+            *citing("", {"url": "u", "end_index": 3}, {"url": "u", "start_index": 3},
+                    {"url": "v", "start_index": 0, "end_index": 0})["annotations"],
+            {"type": "file", "file": {"hash": "0"}},
+        ]},
+        (Text("Hi", (
+            Citation("u"), Citation("u"), Citation("v"),
+            Citation(metadata=(("type", "file"), ("file", {"hash": "0"}))),
+        )),),
+    ),
+}  # fmt: skip
 
 
 @each_row("streamed", [True, False])
-@each_row(
-    ("message", "expected"),
-    [
-        pytest.param({"content": "Hi"}, (Text("Hi"),), id="text"),
-        pytest.param({"refusal": "No."}, (Refusal("No."),), id="refusal"),
-        pytest.param(
-            {"reasoning": "Hm", "content": "Hi"}, (Reasoning("Hm"), Text("Hi")), id="reasoning"
-        ),
-        pytest.param(
-            {"reasoning": "Hm", "reasoning_content": "Hm"}, (Reasoning("Hm"),), id="both names"
-        ),
-        pytest.param(
-            {
-                "reasoning": "Hm",
-                "reasoning_details": [
-                    {"type": "reasoning.summary", "summary": "Hm", "format": "x-v1", "index": 0},
-                    {"type": "reasoning.encrypted", "data": "c2VhbA==", "id": "r1", "index": 0},
-                ],
-            },
-            (
-                Reasoning(
-                    "Hm",
-                    metadata=(("type", "reasoning.summary"), ("format", "x-v1"), ("index", 0)),
-                ),
-                Reasoning(
-                    redacted="c2VhbA==",
-                    metadata=(("type", "reasoning.encrypted"), ("id", "r1"), ("index", 0)),
-                ),
-            ),
-            id="details repeat the text",
-        ),
-        pytest.param(
-            {
-                "reasoning": "Hm",
-                "reasoning_details": [{"type": "reasoning.encrypted", "data": "c2VhbA=="}],
-            },
-            (
-                Reasoning("Hm"),
-                Reasoning(redacted="c2VhbA==", metadata=(("type", "reasoning.encrypted"),)),
-            ),
-            id="details hold the seal only",
-        ),
-        pytest.param(
-            {
-                "reasoning_content": "Hm",
-                "thinking_blocks": [{"type": "thinking", "thinking": "Hm", "signature": "s"}],
-            },
-            (Reasoning("Hm", signature="s", metadata=(("type", "thinking"),)),),
-            id="LiteLLM's thinking blocks",
-        ),
-        pytest.param(
-            {
-                "content": [
-                    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
-                    {"type": "text", "text": "Hi"},
-                    {"type": "reference", "reference_ids": [1], "text": "left out"},
-                    "!",
-                ]
-            },
-            (Reasoning("Hm"), Text("Hi!")),
-            id="Mistral's blocks",
-        ),
-        pytest.param(
-            {"content": [{"type": "thinking", "thinking": "Hm"}]},
-            (Reasoning("Hm"),),
-            id="a thinking block of plain text",
-        ),
-        pytest.param(
-            {
-                "content": [
-                    {
-                        "type": "reasoning",
-                        "summary": [{"type": "summary_text", "text": "Hm"}, {"signature": "s"}],
-                    }
-                ]
-            },
-            (Reasoning("Hm", signature="s"),),
-            id="Databricks' blocks",
-        ),
-        pytest.param(
-            {"content": {"name": "Ann", "age": 32}},
-            (Text('{"name":"Ann","age":32}'),),
-            id="Cloudflare's document",
-        ),
-        pytest.param({"content": {}}, (), id="an empty document"),
-        pytest.param({"content": 7}, (), id="a number"),
-        pytest.param(
-            {"function_call": {"name": "f", "arguments": "{}"}},
-            (ToolCall("", "f", "{}", metadata=(("type", "function_call"),)),),
-            id="a legacy call",
-        ),
-        pytest.param(
-            {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]},
-            (ToolCall("a", "f", "x", metadata=(("type", "custom"),)),),
-            id="a custom tool",
-        ),
-        pytest.param(
-            {
-                "tool_calls": [
-                    {"id": "a", "function": {"name": "f", "arguments": {"b": 1}}, "x": {"y": 2}}
-                ]
-            },
-            (ToolCall("a", "f", '{"b":1}', metadata=(("x", {"y": 2}),)),),
-            id="arguments as an object, and fields beside",
-        ),
-        pytest.param(
-            {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
-            (Media("image/png", base64="aGk="),),
-            id="an inline image",
-        ),
-        pytest.param(
-            {"content": [{"type": "image_url", "image_url": {"url": "https://example.com/i"}}]},
-            (Media("image/*", url="https://example.com/i"),),
-            id="an image by reference",
-        ),
-    ],
-)
-def test_each_message_form_is_decoded(
-    message: dict[str, Any], expected: tuple[Part, ...], streamed: bool
+@each_row(("message", "parts"), OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_other_forms_of_a_message_are_decoded(
+    message: Fields, parts: tuple[Part, ...], streamed: bool
 ) -> None:
-    assert decode_deltas(message, streamed=streamed) == expected
+    assert decode_deltas(message, streamed=streamed) == parts
 
 
 def test_a_signature_after_the_text_joins_its_reasoning() -> None:
@@ -202,25 +324,11 @@ def test_reasoning_after_text_is_a_separate_part() -> None:
 
 
 def test_details_are_keyed_by_type_and_index() -> None:
-    def detail(kind: str, index: int, text: str) -> dict[str, Json]:
-        return {"reasoning_details": [{"type": f"reasoning.{kind}", kind: text, "index": index}]}
-
     parts = decode_deltas(
-        detail("text", 0, "a"),
-        detail("text", 0, "b"),
-        detail("text", 1, "c"),
-        detail("summary", 1, "d"),
-    )
+        detail("text", text="a"), detail("text", text="b"), detail("text", text="c", index=1),
+        detail("summary", summary="d", index=1),
+    )  # fmt: skip
     assert [item.text for item in parts if isinstance(item, Reasoning)] == ["ab", "c", "d"]
-
-
-def test_encrypted_reasoning_is_never_joined() -> None:
-    seal = {"type": "reasoning.encrypted", "data": "c2VhbA=="}
-    metadata = (("type", "reasoning.encrypted"),)
-    assert (
-        decode_deltas({"reasoning_details": [seal, seal]})
-        == (Reasoning(redacted="c2VhbA==", metadata=metadata),) * 2
-    )
 
 
 CALLS = {
@@ -255,7 +363,7 @@ CALLS = {
 
 
 @each_row("deltas", CALLS.values(), ids=CALLS.keys())
-def test_parallel_calls_are_separated(deltas: list[dict[str, Any]]) -> None:
+def test_parallel_calls_are_separated(deltas: list[Fields]) -> None:
     assert decode_deltas(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
 
 
@@ -272,24 +380,6 @@ def test_calls_of_a_complete_message_are_not_joined() -> None:
     )
 
 
-def test_only_the_first_fragment_of_a_custom_call_has_its_type() -> None:
-    first = {"id": "a", "type": "custom", "custom": {"name": "f", "input": ""}}
-    parts = decode_deltas(
-        {"tool_calls": [{"index": 0, **first}]},
-        {"tool_calls": [{"index": 0, "custom": {"input": "x "}}]},
-        {"tool_calls": [{"index": 0, "custom": {"input": "y"}}]},
-    )
-    assert parts == (ToolCall("a", "f", "x y", metadata=(("type", "custom"),)),)
-
-
-def test_an_empty_custom_field_beside_a_function_is_ignored() -> None:
-    both = {"custom": {"input": "", "name": ""}, "function": {"name": "f", "arguments": "{}"}}
-    for kind in ({"type": "function"}, {"type": ""}, {}):
-        assert decode_deltas({"tool_calls": [{"id": "a", **kind, **both}]}, streamed=False) == (
-            ToolCall("a", "f", "{}"),
-        )
-
-
 def test_a_legacy_call_is_joined() -> None:
     parts = decode_deltas(
         {"function_call": {"name": "f", "arguments": ""}},
@@ -297,37 +387,6 @@ def test_a_legacy_call_is_joined() -> None:
         {"function_call": {"arguments": "1}"}},
     )
     assert parts == (ToolCall("", "f", '{"a":1}', metadata=(("type", "function_call"),)),)
-
-
-def test_citations_belong_to_the_text() -> None:
-    page = {"url": "https://example.com", "title": "T", "start_index": 1, "end_index": 3}
-    unknown = {"url": "https://example.org", "start_index": 0, "end_index": 0, "content": "quote"}
-    half = {"url": "https://example.net", "end_index": 3}
-    other_half = {"url": "https://example.net", "start_index": 3}
-    file = {"type": "file", "file": {"hash": "0"}}
-    parts = decode_deltas(
-        {"content": "Hello"},
-        {"annotations": [{"type": "url_citation", "url_citation": page}]},
-        {
-            "annotations": [
-                {"type": "url_citation", "url_citation": annotation}
-                for annotation in (unknown, half, other_half)
-            ]
-        },
-        {"annotations": [file]},
-    )
-    assert parts == (
-        Text(
-            "Hello",
-            citations=(
-                Citation("https://example.com", "T", span=(1, 3)),
-                Citation("https://example.org", quoted="quote"),
-                Citation("https://example.net"),
-                Citation("https://example.net"),
-                Citation(metadata=(("type", "file"), ("file", {"hash": "0"}))),
-            ),
-        ),
-    )
 
 
 def test_audio_output_is_joined_with_its_transcript() -> None:
