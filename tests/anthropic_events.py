@@ -1,15 +1,20 @@
-"""Anthropic responses: literal streams, and builders of events, for the dialect's tests."""
+"""Anthropic responses: literal streams, builders of events, and what a turn is encoded as."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
+from dialect_manners import SPLIT_CONTEXT
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.turns import Part
+from llm_proxy.framing.sse import parse_event
+from llm_proxy.turns import Json, Metadata, Part, Turn
+
+Fields = Mapping[str, Any]
 
 DIALECT: Final = Anthropic()
 VERSION_HEADERS: Final = (("Anthropic-Version", "2026-10-21"),)
@@ -46,72 +51,6 @@ data: {"type":"message_stop"   }
 """
 """The minimal text stream, with the padding of real ones."""
 
-TOOLS_STREAM: Final = b"""\
-event: message_start
-data: {"type":"message_start","message":{"id":"msg_2","type":"message","role":"assistant",\
-"model":"claude-sonnet-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":\
-{"input_tokens":9,"output_tokens":1}}}
-
-event: content_block_start
-data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"",\
-"signature":""}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta",\
-"thinking":"Two cities."}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta",\
-"signature":"c2lnbmF0dXJl"}}
-
-event: content_block_stop
-data: {"type":"content_block_stop","index":0}
-
-event: content_block_start
-data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Checking."}}
-
-event: content_block_stop
-data: {"type":"content_block_stop","index":1}
-
-event: content_block_start
-data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_a",\
-"name":"get_weather","input":{}}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",\
-"partial_json":""}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",\
-"partial_json":"{\\"city\\": "}}
-
-event: content_block_delta
-data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",\
-"partial_json":"\\"Rome\\"}"}}
-
-event: content_block_stop
-data: {"type":"content_block_stop","index":2}
-
-event: content_block_start
-data: {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_b",\
-"name":"get_time","input":{}}}
-
-event: content_block_stop
-data: {"type":"content_block_stop","index":3}
-
-event: message_delta
-data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":\
-{"output_tokens":40,"output_tokens_details":{"thinking_tokens":7}}}
-
-event: message_stop
-data: {"type":"message_stop"}
-
-"""
-"""The minimal stream of thinking, text and two tool calls, the second without arguments."""
-
 COMPLETION_STREAM: Final = b"""\
 event: completion\r
 data: {"type":"completion","id":"compl_1","completion":" Hi","stop_reason":null,\
@@ -135,6 +74,10 @@ def anthropic_request(
     **body: object,
 ) -> Request:
     return Request(method, path, "", headers, json.dumps(body).encode())
+
+
+STREAM_REQUEST: Final = anthropic_request(model="claude-sonnet-5", stream=True)
+WHOLE_REQUEST: Final = anthropic_request(model="claude-sonnet-5")
 
 
 def response_head(
@@ -163,12 +106,27 @@ def sse_event(event_type: str, **fields: object) -> bytes:
     return f"event: {event_type}\ndata: {data}\n\n".encode()
 
 
-def block_start(block: dict[str, Any], index: int = 0) -> bytes:
+def message_start(**fields: object) -> bytes:
+    message: dict[str, object] = {
+        "id": "msg_2", "type": "message", "role": "assistant", "model": "claude-sonnet-5",
+        "content": [], "stop_reason": None, "stop_sequence": None,
+    }  # fmt: skip
+    return sse_event("message_start", message={**message, **fields})
+
+
+def block_start(block: Fields, index: int = 0) -> bytes:
     return sse_event("content_block_start", index=index, content_block=block)
 
 
 def block_delta(delta_type: str, index: int = 0, **fields: object) -> bytes:
     return sse_event("content_block_delta", index=index, delta={"type": delta_type, **fields})
+
+
+def block_events(block: Fields, *deltas: Fields, index: int = 0, ping: bytes = b"") -> bytes:
+    """All events of a block, with a ping behind the first."""
+    events = (sse_event("content_block_delta", index=index, delta=delta) for delta in deltas)
+    stop = sse_event("content_block_stop", index=index)
+    return b"".join([block_start(block, index), ping, *events, stop])
 
 
 def text_delta(text: str, index: int = 0) -> bytes:
@@ -179,21 +137,85 @@ def message_delta(reason: str | None, **delta: object) -> bytes:
     return sse_event("message_delta", delta={"stop_reason": reason, **delta}, usage={})
 
 
-def decode_blocks(*blocks: dict[str, Any]) -> tuple[Part, ...]:
-    """The parts of a message with these blocks; asserts that a stream of them decodes alike."""
-    (turn,) = DIALECT.decode_response(json_response(type="message", content=blocks))
-    events = (
-        block_start(block, index) + sse_event("content_block_stop", index=index)
-        for index, block in enumerate(blocks)
-    )
-    assert DIALECT.decode_response(sse_response(b"".join(events))) == (turn,)
-    return turn.parts
-
-
+PING: Final = sse_event("ping")
 MESSAGE_STOP: Final = sse_event("message_stop")
-
 ERROR_EVENT: Final = sse_event(
     "error",
     error={"details": None, "type": "overloaded_error", "message": "Overloaded"},
     request_id="req_1",
 )
+
+TOOLS_STREAM: Final = b"".join([
+    message_start(
+        diagnostics={"cache": 1},
+        usage={"input_tokens": 9, "output_tokens": 1, "service_tier": "standard"},
+    ),
+    block_events(
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Two"},
+        {"type": "thinking_delta", "thinking": " cities."},
+        {"type": "signature_delta", "signature": "c2lnbmF0dXJl"},
+        ping=PING,
+    ),
+    block_events(
+        {"type": "text", "text": ""},
+        {"type": "text_delta", "text": "Che"}, {"type": "text_delta", "text": "cking."}, index=1,
+    ),
+    block_events(
+        {"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {}},
+        {"type": "input_json_delta", "partial_json": ""},
+        {"type": "input_json_delta", "partial_json": '{"c'},
+        {"type": "input_json_delta", "partial_json": 'ity": "Rome"}'},
+        index=2,
+    ),
+    block_events(
+        {"type": "tool_use", "id": "toolu_b", "name": "get_time", "input": {}},
+        {"type": "input_json_delta", "partial_json": ""}, index=3,
+    ),
+    sse_event(
+        "message_delta",
+        delta={"stop_reason": "tool_use", "stop_sequence": None, "container": {"id": "c"}},
+        usage={
+            "input_tokens": 9, "output_tokens": 40, "output_tokens_details": {"thinking_tokens": 7},
+            "server_tool_use": {"web_search_requests": 1},
+        },
+        context_management={"applied_edits": []},
+    ),
+    MESSAGE_STOP,
+])  # fmt: skip
+"""Thinking, text and two tool calls, the second without arguments, and all fields around them."""
+
+
+def typed(kind: str, **fields: Json) -> Metadata:
+    """Metadata with a type."""
+    return (("type", kind), *fields.items())
+
+
+def event_documents(response: DialectResponse) -> list[dict[str, Any]]:
+    """The payloads of a stream's events; asserts that each event's name is its payload's type."""
+    events = [parse_event(message) for message in response.framed_messages]
+    payloads = [json.loads(event.data or b"") for event in events]
+    assert [event.event_type for event in events] == [document["type"] for document in payloads]
+    return payloads
+
+
+def encode_events(
+    *parts: Part, request: Request = STREAM_REQUEST, **turn_fields: Any
+) -> list[dict[str, Any]]:
+    """The event payloads that these parts are encoded as."""
+    turn = Turn(parts, **turn_fields)
+    return event_documents(DIALECT.encode_response(request, (turn,), SPLIT_CONTEXT))
+
+
+def encode_message(*parts: Part, **turn_fields: Any) -> dict[str, Any]:
+    """The JSON message that these parts are encoded as."""
+    response = DIALECT.encode_response(WHOLE_REQUEST, (Turn(parts, **turn_fields),), SPLIT_CONTEXT)
+    document: dict[str, Any] = json.loads(b"".join(response.framed_messages))
+    return document
+
+
+def block_and_deltas(events: list[dict[str, Any]], index: int = 0) -> list[dict[str, Any]]:
+    """The `content_block` that starts a block, and its deltas."""
+    block_events = [event for event in events if event.get("index") == index]
+    assert block_events[-1] == {"type": "content_block_stop", "index": index}
+    return [block_events[0]["content_block"], *(event["delta"] for event in block_events[1:-1])]

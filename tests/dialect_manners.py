@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -33,6 +33,10 @@ from llm_proxy.turns import (
 ENCODE_CONTEXT: Final = EncodeContext(
     seed="test", created_unix_s=1_700_000_000, models=("small", "large")
 )
+SPLIT_CONTEXT: Final = replace(
+    ENCODE_CONTEXT, split_text=lambda text: filter(None, (text[:3], text[3:]))
+)
+"""Text is streamed in two pieces, the first of three characters."""
 
 
 def json_request(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:

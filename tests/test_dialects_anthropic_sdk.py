@@ -1,10 +1,12 @@
-"""Compare decoding with the official SDK, on golden streams and on every recorded one."""
+"""Anthropic's SDK against both directions, and both directions on every recorded answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
 
 import anthropic
 import httpx2
@@ -13,16 +15,29 @@ import pytest
 import corpus
 from anthropic_events import (
     DIALECT,
+    STREAM_REQUEST,
     TEXT_STREAM,
     TOOLS_STREAM,
-    sse_event,
+    WHOLE_REQUEST,
+    anthropic_request,
+    json_response,
     sse_response,
+    whole_response,
 )
+from case_tables import each_row
+from conformance_cases import CASES, Case
+from corpus_framing import with_framing
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Request
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
+    Failure,
     FinishReason,
+    Metadata,
+    Part,
     Reasoning,
     Text,
     ToolCall,
@@ -30,19 +45,152 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from thoroughness import quick_or_thorough
+from thoroughness import is_thorough, quick_or_thorough
+
+Responder = Callable[[Request], DialectResponse]
 
 
-def _client(status: int, content_type: str, body: bytes) -> anthropic.Anthropic:
-    def respond(_: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(status, headers={"content-type": content_type}, content=body)
+def client(respond: Responder) -> anthropic.Anthropic:
+    """The SDK with `respond` as its server and without retries."""
 
+    def handle(sdk_request: httpx2.Request) -> httpx2.Response:
+        url = sdk_request.url
+        request = Request(
+            sdk_request.method,
+            url.path,
+            url.query.decode(),
+            tuple(sdk_request.headers.items()),
+            sdk_request.content,
+        )
+        assert dialects.dialect_of_request(request) is dialects.dialect_named("anthropic")
+        response = respond(request)
+        body = b"".join(response.framed_messages)
+        return httpx2.Response(
+            response.head.status, headers=list(response.head.headers), content=body
+        )
+
+    transport = httpx2.Client(transport=httpx2.MockTransport(handle))
     return anthropic.Anthropic(
-        api_key="none",
-        base_url="http://127.0.0.1",
-        max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(respond)),
+        api_key="none", base_url="http://127.0.0.1", max_retries=0, http_client=transport
     )
+
+
+def respond_with(turn: Turn) -> Responder:
+    return lambda request: (
+        DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
+        or DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT)
+    )
+
+
+def respond_as(response: DialectResponse) -> Responder:
+    return lambda _: response
+
+
+def sdk_message(respond: Responder, *, stream: bool) -> dict[str, Any]:
+    """The message that the SDK makes of the response."""
+    with client(respond) as sdk:
+        messages = sdk.beta.messages
+        if not stream:
+            return messages.create(model="claude-sonnet-5", max_tokens=9, messages=[]).to_dict()
+        with messages.stream(model="claude-sonnet-5", max_tokens=9, messages=[]) as events:
+            return events.get_final_message().to_dict()
+
+
+SEARCH: Final = ToolCall("s", "web_search", '{"query":"q"}', (("type", "server_tool_use"),))
+SEARCH_RESULT: Final = ToolResult(
+    "s",
+    '[{"encrypted_content":"e","title":"t","type":"web_search_result","url":"u"}]',
+    metadata=(("type", "web_search_tool_result"),),
+)
+EXTRA_CASES: Final = (
+    Case("tool of the provider", Turn((SEARCH, SEARCH_RESULT, Text("It is.")), FinishReason.STOP)),
+    Case("paused", Turn((SEARCH, SEARCH_RESULT), FinishReason.PAUSED)),
+    Case("tool of another", Turn((ToolCall("c", "f", "{}"), ToolResult("c", "5"), Text("Five.")))),
+)
+CASES_WITHOUT_FAILURE: Final = [
+    case
+    for case in (*CASES, *EXTRA_CASES)
+    if case.turn.failure is None and (case.name != "long" or is_thorough())
+]
+each_case = each_row("case", CASES_WITHOUT_FAILURE)
+
+
+@each_case
+@each_row("stream", [True, False], ids=["stream", "whole"])
+def test_the_sdk_receives_the_encoded_turn(case: Case, stream: bool) -> None:
+    message = sdk_message(respond_with(case.turn), stream=stream)
+    (received,) = DIALECT.decode_response(json_response(**message))
+    (expected,) = DIALECT.representable_turns(WHOLE_REQUEST, (case.turn,), ENCODE_CONTEXT).turns
+
+    assert _with_sorted_metadata(received) == _with_sorted_metadata(expected)
+
+
+def test_the_sdk_raises_the_error_that_ends_a_stream() -> None:
+    turn = Turn((Text("Hello"),), failure=Failure("Overloaded", "overloaded_error"))
+    with (
+        client(respond_with(turn)) as sdk,
+        sdk.messages.stream(model="m", max_tokens=9, messages=[]) as events,
+        pytest.raises(anthropic.APIStatusError, match="Overloaded") as raised,
+    ):
+        events.until_done()
+
+    (block,) = events.current_message_snapshot.content
+    assert block.type == "text"
+    assert block.text == "Hello"
+    assert raised.value.status_code == 200
+    assert raised.value.type == "overloaded_error"
+
+
+@each_row(
+    ("status", "kind", "message", "exception_type"),
+    [
+        (400, "invalid_request_error", "Invalid request", anthropic.BadRequestError),
+        (401, "authentication_error", "invalid x-api-key", anthropic.AuthenticationError),
+        (402, "billing_error", "Billing error", anthropic.APIStatusError),
+        (403, "permission_error", "Permission denied", anthropic.PermissionDeniedError),
+        (404, "not_found_error", "Not found", anthropic.NotFoundError),
+        (408, "timeout_error", "Request timed out", anthropic.APIStatusError),
+        (409, "conflict_error", "Conflict", anthropic.ConflictError),
+        (413, "request_too_large", "Request exceeds the maximum size", anthropic.APIStatusError),
+        (422, "invalid_request_error", "Invalid request", anthropic.UnprocessableEntityError),
+        (429, "rate_limit_error", "Rate limited", anthropic.RateLimitError),
+        (500, "api_error", "Internal server error", anthropic.InternalServerError),
+        (502, "api_error", "Internal server error", anthropic.InternalServerError),
+        (503, "api_error", "Service unavailable", anthropic.APIStatusError),
+        (504, "timeout_error", "Request timed out", anthropic.APIStatusError),
+        (529, "overloaded_error", "Overloaded", anthropic.APIStatusError),
+    ],
+)
+def test_each_status_has_its_own_default_message_and_exception_of_the_sdk(
+    status: int, kind: str, message: str, exception_type: type[anthropic.APIStatusError]
+) -> None:
+    response = DIALECT.error_response(status, Failure(""), ENCODE_CONTEXT, 7)
+    request_id = ENCODE_CONTEXT.fake_identifier("req_")
+    body = {
+        "type": "error", "error": {"type": kind, "message": message}, "request_id": request_id,
+    }  # fmt: skip
+
+    assert json.loads(response.framed_messages[0]) == body
+    assert DIALECT.decode_response(response)[0].failure == Failure(message, kind)
+    for stream in (True, False):
+        with client(respond_as(response)) as sdk, pytest.raises(exception_type) as raised:
+            sdk.messages.create(model="m", max_tokens=9, messages=[], stream=stream)
+        assert (raised.value.status_code, raised.value.body) == (status, body)
+        assert message in str(raised.value)
+        assert raised.value.request_id == request_id
+        assert raised.value.response.headers["retry-after"] == "7"
+
+
+def test_the_sdk_lists_models_and_counts_tokens() -> None:
+    with client(respond_with(Turn(()))) as sdk:
+        assert [item.id for item in sdk.models.list(limit=1)] == ["small", "large"]
+        assert sdk.models.retrieve("small").created_at.year == 2023
+        with pytest.raises(anthropic.NotFoundError, match="model: other"):
+            sdk.models.retrieve("other")
+        count = sdk.messages.count_tokens(
+            model="m", messages=[{"role": "user", "content": "12345678"}]
+        )
+    assert count.input_tokens == 2
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -51,13 +199,13 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
         "type": "error",
         "error": {"type": "cassette_not_found", "message": "no cassette for this request"},
     }
-    with _client(424, "application/json", body) as client:
+    with client(respond_as(whole_response(body, 424))) as sdk:
         with pytest.raises(
             anthropic.APIStatusError, match="no cassette for this request"
         ) as raised:
-            client.messages.create(model="m", max_tokens=1, messages=[])
+            sdk.messages.create(model="m", max_tokens=1, messages=[])
         with pytest.raises(anthropic.APIStatusError, match="no cassette for this request"):
-            client.models.list()
+            sdk.models.list()
     assert (raised.value.status_code, raised.value.body) == (424, json.loads(body))
 
 
@@ -120,20 +268,12 @@ def _sdk_usage(usage: dict[str, Any]) -> Usage:
     )
 
 
-def _sdk_message(body: bytes, *, stream: bool) -> dict[str, Any]:
-    """Return the message that the SDK accumulates from the body."""
-    with _client(200, "text/event-stream" if stream else "application/json", body) as client:
-        messages_api = client.beta.messages
-        if not stream:
-            return messages_api.create(model="m", max_tokens=1, messages=[]).to_dict()
-        with messages_api.stream(model="m", max_tokens=1, messages=[]) as message_stream:
-            return message_stream.get_final_message().to_dict()
-
-
-@pytest.mark.parametrize("body", [TEXT_STREAM, TOOLS_STREAM], ids=["text", "tools"])
-def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
-    (turn,) = DIALECT.decode_response(sse_response(body))
-    assert _comparable_turn(turn) == _comparable_sdk_message(_sdk_message(body, stream=True))
+def test_the_sdk_decodes_the_golden_streams_identically() -> None:
+    for body in (TEXT_STREAM, TOOLS_STREAM):
+        response = sse_response(body)
+        (turn,) = DIALECT.decode_response(response)
+        message = sdk_message(respond_as(response), stream=True)
+        assert _comparable_turn(turn) == _comparable_sdk_message(message)
 
 
 MESSAGES = ("anthropic.messages.sse", "anthropic.messages.json", "anthropic.messages.payload")
@@ -142,70 +282,41 @@ needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
 def _rows() -> list[corpus.Row]:
-    return [row for row in corpus.rows() if row.wire.startswith("anthropic.")]
-
-
-def _wire_body(row: corpus.Row) -> bytes:
-    """Return the body with its framing, which recordings of payloads lack."""
-    if row.wire != "anthropic.messages.payload":
-        return row.body
-    payloads = [line for line in row.body.splitlines() if line.strip()]
-    return b"".join(sse_event(**_event_arguments(json.loads(payload))) for payload in payloads)
-
-
-def _event_arguments(payload: dict[str, Any]) -> dict[str, Any]:
-    return {"event_type": payload.pop("type"), **payload}
+    return [with_framing(row) for row in corpus.rows() if row.wire.startswith("anthropic.")]
 
 
 def _response(row: corpus.Row) -> DialectResponse:
-    is_payload = row.wire == "anthropic.messages.payload"
-    name = "sse" if is_payload else DIALECT.codec_name(row.request, row.head)
-    return DialectResponse(row.head, name, framing.split_messages(name, _wire_body(row)))
+    name = DIALECT.codec_name(row.request, row.head)
+    return DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_recorded_response_is_matched_and_complete() -> None:
+def test_every_recorded_response_is_matched_and_complete_but_not_before_its_stop_reason() -> None:
     rows = _rows()
     assert len(rows) == 232
+    reasons = set()
     for row in rows:
         assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         response = _response(row)
+        completeness = DIALECT.completeness(response)
         assert response.codec_name == ("sse" if row.wire in STREAMS else "whole"), row.id
-        assert DIALECT.completeness(response).is_complete, row.id
+        assert completeness.is_complete, row.id
         assert DIALECT.model(row.request) or not row.request_body, row.id
-        assert (
-            DIALECT.streams(row.request) or not row.request_body or response.codec_name == "whole"
-        )
-
-
-@pytest.mark.corpus
-@needs_corpus
-def test_real_streams_end_in_message_stop_and_legacy_ones_in_a_stop_reason() -> None:
-    reasons = {
-        (row.wire, DIALECT.completeness(_response(row)).reason)
-        for row in _rows()
-        if row.wire in STREAMS
-    }
+        if row.wire not in STREAMS:
+            continue
+        assert DIALECT.streams(row.request) or not row.request_body, row.id
+        reasons.add((row.wire, completeness.reason))
+        *messages, last = response.framed_messages
+        while not _has_stop_reason(last):
+            *messages, last = messages
+        cut = DialectResponse(response.head, "sse", messages)
+        assert not DIALECT.completeness(cut).is_complete, row.id
     assert reasons == {
         ("anthropic.messages.sse", "message_stop"),
         ("anthropic.messages.payload", "message_stop"),
         ("anthropic.complete.sse", "stop_reason: max_tokens"),
     }
-
-
-@pytest.mark.corpus
-@needs_corpus
-def test_no_recorded_stream_is_complete_before_its_stop_reason() -> None:
-    for row in _rows():
-        if row.wire in STREAMS:
-            response = _response(row)
-            *messages, last = response.framed_messages
-            while not _has_stop_reason(last):
-                *messages, last = messages
-            assert not DIALECT.completeness(
-                DialectResponse(response.head, "sse", messages)
-            ).is_complete, row.id
 
 
 def _has_stop_reason(message: bytes) -> bool:
@@ -214,21 +325,10 @@ def _has_stop_reason(message: bytes) -> bool:
 
 
 KNOWN_TYPES = {
-    "message_start",
-    "message_delta",
-    "message_stop",
-    "content_block_start",
-    "content_block_delta",
-    "content_block_stop",
-    "completion",
-    "ping",
-    "text_delta",
-    "thinking_delta",
-    "signature_delta",
-    "input_json_delta",
-    "citations_delta",
-    "compaction_delta",
-}
+    "message_start", "message_delta", "message_stop", "content_block_start",
+    "content_block_delta", "content_block_stop", "completion", "ping", "text_delta",
+    "thinking_delta", "signature_delta", "input_json_delta", "citations_delta", "compaction_delta",
+}  # fmt: skip
 
 
 @pytest.mark.corpus
@@ -266,7 +366,7 @@ SEVERAL_MESSAGES = {
 def test_the_sdk_decodes_every_recorded_message_identically() -> None:
     compared = 0
     multi_message_rows = {}
-    for row in corpus.short_rows():
+    for row in map(with_framing, corpus.short_rows()):
         if row.wire not in MESSAGES or row.status != 200:
             continue
         response = _response(row)
@@ -274,8 +374,8 @@ def test_the_sdk_decodes_every_recorded_message_identically() -> None:
         if len(turns) > 1:
             multi_message_rows[row.id] = len(turns)
             continue
-        sdk_message = _sdk_message(_wire_body(row), stream=response.codec_name == "sse")
-        assert _comparable_turn(turns[0]) == _comparable_sdk_message(sdk_message), row.id
+        message = sdk_message(respond_as(response), stream=response.codec_name == "sse")
+        assert _comparable_turn(turns[0]) == _comparable_sdk_message(message), row.id
         compared += 1
     short_rows = {row.id for row in corpus.short_rows()}
     assert multi_message_rows == {
@@ -301,17 +401,90 @@ def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_recorded_error_has_a_type() -> None:
-    error_turns = [
-        DIALECT.decode_response(_response(row))[0] for row in _rows() if row.status != 200
-    ]
-    assert len(error_turns) == 25
-    assert all(turn.failure and turn.failure.type.endswith("_error") for turn in error_turns)
-    assert all(dict(turn.metadata)["request_id"] for turn in error_turns)
+def test_every_recorded_error_has_a_type_and_token_counts_have_no_turn() -> None:
+    errors = [DIALECT.decode_response(_response(row))[0] for row in _rows() if row.status != 200]
+    counts = [row for row in _rows() if "count_tokens" in row.wire and row.status == 200]
+
+    assert len(errors) == 25
+    assert all(turn.failure and turn.failure.type.endswith("_error") for turn in errors)
+    assert all(dict(turn.metadata)["request_id"] for turn in errors)
+    assert [DIALECT.decode_response(_response(row)) for row in counts] == [()] * 8
+
+
+SPLICED_ROW_ID: Final = "ab068f9420ec7f19"
+"""The row that was spliced: its first message ends inside a call's arguments."""
+
+
+def _with_sorted_metadata(turn: Turn) -> Turn:
+    """The turn with all metadata sorted by key, so that its order does not matter."""
+
+    def sorted_part(part: Part) -> Part:
+        if isinstance(part, Text):
+            citations = (
+                replace(citation, metadata=_sort_metadata(citation.metadata))
+                for citation in part.citations
+            )
+            part = replace(part, citations=tuple(citations))
+        return replace(part, metadata=_sort_metadata(part.metadata))
+
+    return replace(
+        turn, parts=tuple(map(sorted_part, turn.parts)), metadata=_sort_metadata(turn.metadata)
+    )
+
+
+def _sort_metadata(metadata: Metadata) -> Metadata:
+    return tuple(sorted(metadata, key=lambda pair: pair[0]))
+
+
+def _round_trip(turn: Turn, request: Request) -> Turn:
+    """The turn encoded and decoded; asserts that nothing is lost."""
+    converted = DIALECT.representable_turns(request, (turn,), ENCODE_CONTEXT)
+    assert converted.losses == ()
+    assert (
+        DIALECT.decode_response(DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT))
+        == converted.turns
+    )
+    return converted.turns[0]
+
+
+def _with_compact_arguments(turn: Turn) -> Turn:
+    """The turn with its calls' arguments formatted as in a document."""
+
+    def representable(part: Part) -> Part:
+        turns = DIALECT.representable_turns(WHOLE_REQUEST, (Turn((part,)),), ENCODE_CONTEXT).turns
+        return turns[0].parts[0]
+
+    parts = (representable(part) if isinstance(part, ToolCall) else part for part in turn.parts)
+    return replace(turn, parts=tuple(parts))
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_token_counts_have_no_turn() -> None:
-    counts = [row for row in _rows() if "count_tokens" in row.wire and row.status == 200]
-    assert [DIALECT.decode_response(_response(row)) for row in counts] == [()] * 8
+def test_every_recorded_answer_round_trips() -> None:
+    counts: Counter[str] = Counter()
+    stream, whole = STREAM_REQUEST, replace(STREAM_REQUEST, body=b"{}")
+    completion = anthropic_request("/v1/complete", model="claude-2.1", stream=True)
+    for row in _rows():
+        for turn in DIALECT.decode_response(_response(row)):
+            counts["turns"] += 1
+            if turn.failure:
+                counts["errors"] += 1
+                assert _round_trip(turn, whole) == turn, row.id
+            elif "complete" in row.wire:
+                counts["legacy"] += 1
+                with pytest.raises(NotRepresentable, match="only on /v1/messages"):
+                    DIALECT.encode_response(completion, (turn,), ENCODE_CONTEXT)
+            elif turn.finish is None:
+                counts["cut"] += 1
+                expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
+                assert (_round_trip(turn, stream), row.id) == (expected, SPLICED_ROW_ID)
+                with pytest.raises(NotRepresentable, match="the arguments of a call"):
+                    DIALECT.representable_turns(whole, (turn,), ENCODE_CONTEXT)
+            else:
+                assert _with_sorted_metadata(_round_trip(turn, stream)) == _with_sorted_metadata(
+                    turn
+                ), row.id
+                assert _with_sorted_metadata(_round_trip(turn, whole)) == _with_sorted_metadata(
+                    _with_compact_arguments(turn)
+                ), row.id
+    assert counts == {"turns": 239, "errors": 25, "legacy": 9, "cut": 1}
