@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
+from corpus_framing import with_framing
 from dialect_manners import ENCODE_CONTEXT, json_request
-from llm_proxy import framing
+from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
@@ -30,7 +31,6 @@ from llm_proxy.turns import (
     Media,
     Metadata,
     Reasoning,
-    Refusal,
     Text,
     ToolCall,
     ToolResult,
@@ -46,7 +46,6 @@ ARRAY: Final = json_request(f"{FLASH}:streamGenerateContent")
 WHOLE: Final = json_request(f"{FLASH}:generateContent")
 
 WEATHER: Final = ToolCall("", "get_weather", '{"city":"Rome"}')
-SIGNATURE_METADATA: Final = (("thoughtSignature", "c2VhbA=="),)
 USAGE: Final = Usage(input=9, output=4, total=16, reasoning=3)
 
 
@@ -88,38 +87,6 @@ def test_the_total_grows_up_to_the_one_of_the_last_chunk(usage: Usage) -> None:
     assert totals == sorted(totals)
 
 
-def test_each_chunk_is_a_document_with_the_counts_up_to_there() -> None:
-    turn = Turn((Reasoning("I greet."), Text("Hello")), usage=USAGE, id="r-1")
-    four_char_context = replace(
-        ENCODE_CONTEXT, split_text=lambda text: (text[at : at + 4] for at in range(0, len(text), 4))
-    )
-
-    stream_chunks = chunks(encode(turn, context=four_char_context))
-
-    def candidate(part: dict[str, Any], **finish: str) -> dict[str, Any]:
-        return {"content": {"parts": [part], "role": "model"}, **finish, "index": 0}
-
-    def counts(output: int, total: int) -> dict[str, int]:
-        return {
-            "promptTokenCount": 9,
-            "candidatesTokenCount": output,
-            "totalTokenCount": total,
-            "thoughtsTokenCount": 3,
-        }
-
-    identity = {"modelVersion": "gemini-3-flash", "responseId": "r-1"}
-    expected_chunks: list[tuple[dict[str, Any], dict[str, int]]] = [
-        (candidate({"text": "I gr", "thought": True}), counts(1, 13)),
-        (candidate({"text": "eet.", "thought": True}), counts(2, 14)),
-        (candidate({"text": "Hell"}), counts(3, 15)),
-        (candidate({"text": "o"}, finishReason="STOP"), counts(4, 16)),
-    ]
-    assert stream_chunks == [
-        {"candidates": [text], "usageMetadata": usage, **identity}
-        for text, usage in expected_chunks
-    ]
-
-
 def test_a_stream_of_events_has_lines_of_data_alone_and_no_terminator() -> None:
     response = encode(Turn((Text("Hi\u2028there"),)))
 
@@ -131,50 +98,20 @@ def test_a_stream_of_events_has_lines_of_data_alone_and_no_terminator() -> None:
     assert "\u2028".encode() not in b"".join(response.framed_messages)
 
 
-def test_without_alt_sse_the_same_chunks_are_the_elements_of_one_array() -> None:
-    turn = Turn((Text("Hello there"),), usage=USAGE)
-    response = encode(turn, ARRAY)
+def test_without_alt_sse_each_chunk_is_a_message_of_an_array() -> None:
+    response = encode(Turn((Text("Hello there"),), usage=USAGE), ARRAY)
 
-    assert json.loads(b"".join(response.framed_messages)) == chunks(encode(turn))
     assert [message[:2] for message in response.framed_messages] == [b"[{", b",\r", b"\n]"]
     assert response.head.headers == (("Content-Type", "application/json; charset=UTF-8"),)
 
 
-def test_parallel_calls_share_a_chunk_before_the_finish() -> None:
-    calls = (replace(WEATHER, metadata=SIGNATURE_METADATA), replace(WEATHER, id="b", arguments=""))
-    first, last = chunks(encode(Turn(calls)))
-
-    assert parts_of(first) == [
-        {
-            "functionCall": {"name": "get_weather", "args": {"city": "Rome"}},
-            "thoughtSignature": "c2VhbA==",
-        },
-        {"functionCall": {"id": "b", "name": "get_weather", "args": {}}},
-    ]
-    assert parts_of(last) == [{"text": ""}]
-    assert last["candidates"][0]["finishReason"] == "STOP"
-    assert decode(encode(Turn(calls))).finish is FinishReason.TOOL_CALLS
-
-
-def test_a_thought_signature_ends_its_part() -> None:
-    turn = Turn(
-        (
-            Text("a", metadata=SIGNATURE_METADATA),
-            Text("b "),
-            Text("c"),
-            Text("", metadata=SIGNATURE_METADATA),
-        )
-    )
+def test_texts_are_merged_up_to_a_signature() -> None:
+    signed = Text("", metadata=(("thoughtSignature", "c2VhbA=="),))
+    turn = Turn((replace(signed, text="a"), Text("b "), Text("c"), signed))
     converted = DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT)
 
     assert converted.losses == ()
-    assert converted.turns[0].parts == (
-        Text("a", metadata=SIGNATURE_METADATA),
-        Text("b c", metadata=SIGNATURE_METADATA),
-    )
-    assert [parts_of(chunk)[0].get("thoughtSignature") for chunk in chunks(encode(turn))] == [
-        "c2VhbA==", None, "c2VhbA==",
-    ]  # fmt: skip
+    assert converted.turns[0].parts == (replace(signed, text="a"), replace(signed, text="b c"))
 
 
 def test_a_signature_that_is_no_base64_is_left_out_since_clients_refuse_it() -> None:
@@ -191,35 +128,14 @@ def test_a_signature_that_is_no_base64_is_left_out_since_clients_refuse_it() -> 
 def test_arguments_keep_their_exact_json_and_non_objects_are_refused() -> None:
     call = ToolCall("", "f", '{"b":1.0,"a":[12345678901234567890,"é"]}')
     assert b'"args":{"b":1.0,"a":[' in encode(Turn((call,)), WHOLE).framed_messages[0]
+    (first, _) = chunks(encode(Turn((replace(call, arguments=""),))))
+    assert parts_of(first) == [{"functionCall": {"name": "f", "args": {}}}]
 
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
         encode(Turn((replace(call, arguments="[1]"),)))
     for number in ("123456789012345678901234567890", "1e400", "-Infinity"):
         with pytest.raises(NotRepresentable, match="told exactly"):
             encode(Turn((replace(call, arguments=f'{{"id":{number}}}'),)))
-
-
-def test_citations_become_grounding_metadata_with_byte_offsets() -> None:
-    citations = (
-        Citation("https://a", "A", span=(0, 5), metadata=(("domain", "a"),)),
-        Citation("f", "F", "said", (0, 5), (("type", "retrievedContext"),)),
-        Citation("https://c"),
-        Citation("https://d", span=(2, 4), metadata=(("license", "mit"),)),
-    )
-    (candidate,) = document(encode(Turn((Text("Grüße!", citations),)), WHOLE))["candidates"]
-
-    assert candidate["groundingMetadata"] == {
-        "groundingChunks": [
-            {"web": {"uri": "https://a", "title": "A", "domain": "a"}},
-            {"retrievedContext": {"uri": "f", "title": "F", "text": "said"}},
-            {"web": {"uri": "https://c"}},
-        ],
-        "groundingSupports": [
-            {"segment": {"endIndex": 7, "text": "Grüße"}, "groundingChunkIndices": [0, 1]}
-        ],
-    }
-    citation_sources = [{"startIndex": 2, "endIndex": 6, "uri": "https://d", "license": "mit"}]
-    assert candidate["citationMetadata"] == {"citationSources": citation_sources}
 
 
 def test_a_citation_without_a_span_covers_its_text_or_the_last_one() -> None:
@@ -231,39 +147,33 @@ def test_a_citation_without_a_span_covers_its_text_or_the_last_one() -> None:
     one, _, two = converted_turn.parts
     assert one == Text("one", (replace(source, span=(0, 3)),))
     assert two == Text("two", (source,))
+    (alone,) = DIALECT.representable_turns(STREAM, (Turn(turn.parts[:1]),), ENCODE_CONTEXT).turns
+    assert alone.parts == (Text("", (source,)),)
 
 
-def test_other_grounding_metadata_is_kept() -> None:
-    queries: Json = {"webSearchQueries": ["q"]}
-    turn = Turn((Text("Hi", (Citation("https://a"),)),), metadata=(("groundingMetadata", queries),))
-    (candidate,) = document(encode(turn, WHOLE))["candidates"]
-
-    assert candidate["groundingMetadata"] == {
-        "groundingChunks": [{"web": {"uri": "https://a"}}],
-        "webSearchQueries": ["q"],
-    }
-
-
-def test_provider_tools_are_encoded_as_google_tool_parts() -> None:
-    code = ToolCall("x", "code_execution", '{"language":"PYTHON","code":"1/0"}')
+def test_tools_of_another_provider_are_encoded_as_googles() -> None:
     turn = Turn(
         (
-            code, ToolResult("x", "no", "code_execution", failed=True),
+            ToolCall("x", "code_execution", '{"language":"PYTHON","code":"1"}'),
+            ToolResult("x", "no", "code_execution", failed=True),
+            ToolResult("x", "1", "code_execution"),
             ToolCall("y", "web_search", '{"q":"a"}'), ToolResult("y", "found", "web_search"),
-            ToolCall("z", "FILE_SEARCH", "{}"), ToolResult("z", '{"a": 1}', "FILE_SEARCH"),
+            ToolResult("y", "gone", "web_search", failed=True),
+            ToolResult("z", '{"a": 1}', "FILE_SEARCH"),
         ),
     )  # fmt: skip
     (candidate,) = document(encode(turn, WHOLE))["candidates"]
 
     assert candidate["content"]["parts"] == [
-        {"executableCode": {"id": "x", "language": "PYTHON", "code": "1/0"}},
+        {"executableCode": {"id": "x", "language": "PYTHON", "code": "1"}},
         {"codeExecutionResult": {"id": "x", "outcome": "OUTCOME_FAILED", "output": "no"}},
+        {"codeExecutionResult": {"id": "x", "outcome": "OUTCOME_OK", "output": "1"}},
         {"toolCall": {"id": "y", "toolType": "web_search", "args": {"q": "a"}}},
         {"toolResponse": {"id": "y", "toolType": "web_search", "response": {"result": "found"}}},
-        {"toolCall": {"id": "z", "toolType": "FILE_SEARCH", "args": {}}},
+        {"toolResponse": {"id": "y", "toolType": "web_search", "response": {"error": "gone"}}},
         {"toolResponse": {"id": "z", "toolType": "FILE_SEARCH", "response": {"a": 1}}},
     ]
-    assert decode(encode(turn, WHOLE)).finish is FinishReason.STOP
+    assert candidate["finishReason"] == "STOP"
 
 
 def test_a_call_without_an_id_is_not_taken_for_one_that_another_result_answers() -> None:
@@ -273,136 +183,25 @@ def test_a_call_without_an_id_is_not_taken_for_one_that_another_result_answers()
     assert DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT).turns[0].parts[2] == WEATHER
 
 
-def test_media_are_inline_or_by_uri_and_audio_pieces_are_joined() -> None:
-    turn = Turn(
-        (
-            Media("audio/wav", base64="AAE="), Media("image/png", base64="AAA="),
-            Media("audio/wav", base64="AgM="), Media("video/mp4", url="gs://b/v"),
-        )
-    )  # fmt: skip
-    (candidate,) = document(encode(turn, WHOLE))["candidates"]
+def test_audio_is_joined_and_media_without_data_are_refused() -> None:
+    pieces = (Media("audio/wav", base64="AAE="), Media("audio/wav", base64="AgM="))
+    (candidate,) = document(encode(Turn(pieces), WHOLE))["candidates"]
 
     assert candidate["content"]["parts"] == [
-        {"inlineData": {"mimeType": "audio/wav", "data": "AAECAw=="}},
-        {"inlineData": {"mimeType": "image/png", "data": "AAA="}},
-        {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/v"}},
+        {"inlineData": {"mimeType": "audio/wav", "data": "AAECAw=="}}
     ]
     with pytest.raises(NotRepresentable, match="media"):
         encode(Turn((Media("audio/wav", transcript="Hi"),)))
 
 
-@each_row(
-    ("finish", "raw", "content"),
-    [
-        (FinishReason.STOP, "STOP", {"role": "model"}),
-        (FinishReason.STOP_SEQUENCE, "STOP", {"role": "model"}),
-        (FinishReason.LENGTH, "MAX_TOKENS", {"role": "model"}),
-        (FinishReason.CONTEXT_FULL, "MAX_TOKENS", {"role": "model"}),
-        (FinishReason.CONTENT_FILTER, "SAFETY", None),
-        (FinishReason.REFUSAL, "SAFETY", None),
-        (FinishReason.PAUSED, "CONTINUATION", {"role": "model"}),
-        (FinishReason.ERROR, "MALFORMED_RESPONSE", None),
-        (FinishReason.OTHER, "OTHER", {"role": "model"}),
-    ],
-)
-def test_an_empty_answer_has_its_finish_reason(
-    finish: FinishReason, raw: str, content: Json
-) -> None:
-    for response in (encode(Turn((), finish)), encode(Turn((), finish), WHOLE)):
-        response_document = (
-            chunks(response)[0] if response.codec_name == "sse" else document(response)
-        )
-        (candidate,) = response_document["candidates"]
-        assert (candidate["finishReason"], candidate.get("content")) == (raw, content)
-
-
-def test_a_numeric_finish_reason_stays_numeric() -> None:
-    turn = Turn((Text("Hi"),), FinishReason.LENGTH, "2")
-
-    assert chunks(encode(turn))[-1]["candidates"][0]["finishReason"] == 2
-
-
-def test_a_refusal_is_encoded_as_text() -> None:
-    converted = DIALECT.representable_turns(
-        STREAM, (Turn((Text("No: "), Refusal("I won't.")), FinishReason.STOP),), ENCODE_CONTEXT
-    )
-
-    assert converted.turns[0].parts == (Text("No: I won't."),)
-    assert converted.losses == ("that a refusal is one",)
-
-
-@each_row("request_", [STREAM, ARRAY, WHOLE], ids=["events", "array", "document"])
-def test_a_blocked_prompt_has_no_candidate(request_: Request) -> None:
-    feedback: Json = {"blockReason": "OTHER"}
-    blocked = Turn(
-        (), FinishReason.CONTENT_FILTER, "OTHER", Usage(input=9, total=9), id="r", model="m",
-        metadata=(("promptFeedback", feedback),),
-    )  # fmt: skip
-    response = encode(blocked, request_)
-
-    response_document = json.loads(
-        b"".join(response.framed_messages).removeprefix(b"data: ").strip(b"[]")
-    )
-    assert response_document == {
-        "promptFeedback": feedback,
-        "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
-        "modelVersion": "m",
-        "responseId": "r",
-    }
-    assert decode(response) == blocked
-
-
-def test_several_turns_are_streamed_as_interleaved_candidates() -> None:
-    turns = (Turn((Text("a b"),), usage=USAGE), Turn((Text("c d e"),), FinishReason.LENGTH))
-    stream_chunks = chunks(DIALECT.encode_response(STREAM, turns, ENCODE_CONTEXT))
-
-    assert [
-        [candidate["index"] for candidate in chunk["candidates"]] for chunk in stream_chunks
-    ] == [
-        [0, 1],
-        [0, 1],
-        [1],
-    ]
-    finishes = [
-        (candidate["index"], candidate["finishReason"])
-        for chunk in stream_chunks
-        for candidate in chunk["candidates"]
-        if "finishReason" in candidate
-    ]
-    assert finishes == [(0, "STOP"), (1, "MAX_TOKENS")]
-
-
-def test_code_assist_wraps_each_document_and_vertex_has_its_own_citations_field() -> None:
-    turn = Turn((Text("Hi", (Citation("u", metadata=(("license", "mit"),)),)),))
-    assist_request = json_request(
-        "/v1internal:streamGenerateContent", query="alt=sse", model="gemini-3"
-    )
-    vertex_request = json_request(
-        "/v1/projects/p/locations/l/publishers/google/models/m:generateContent"
-    )
-
-    (wrapped,) = chunks(encode(turn, assist_request))
-    (candidate,) = document(encode(turn, vertex_request))["candidates"]
-
-    assert wrapped["response"]["modelVersion"] == "gemini-3"
-    assert candidate["citationMetadata"] == {"citations": [{"uri": "u", "license": "mit"}]}
-
-
 OVERLOADED: Final = Failure("The model is overloaded.", "UNAVAILABLE", "503")
 
 
-def test_an_error_amid_a_stream_follows_the_content_so_far() -> None:
-    turn = Turn((Text("Hel", (Citation("https://a"),)),), usage=USAGE, failure=OVERLOADED)
-    response = encode(turn)
+def test_an_error_amid_a_stream_has_no_sources_and_the_prefix_that_clients_look_for() -> None:
+    response = encode(Turn((Text("Hel", (Citation("https://a"),)),), failure=OVERLOADED))
 
-    assert response.framed_messages[-1].startswith(
-        b'data: {"error":'
-    )  # the prefix that clients look for
-    assert "finishReason" not in chunks(response)[0]["candidates"][0]
-    decoded = decode(response)
-    assert (decoded.parts, decoded.usage, decoded.failure) == ((Text("Hel"),), USAGE, OVERLOADED)
-    assert DIALECT.completeness(response).reason == "in-band error: The model is overloaded."
-    assert json.loads(b"".join(encode(turn, ARRAY).framed_messages))[-1] == chunks(response)[-1]
+    assert response.framed_messages[-1].startswith(b'data: {"error":')
+    assert decode(response).parts == (Text("Hel"),)
 
 
 @each_row(
@@ -571,25 +370,23 @@ def test_the_sample_request_asks_for_a_turn_not_an_auxiliary_response() -> None:
         assert DIALECT.model(request) == "tuned/a b"
         assert DIALECT.streams(request) is stream
         assert DIALECT.auxiliary_response(request, ENCODE_CONTEXT) is None
-        assert encode(Turn((Text("Hi"),)), request).codec_name == ("sse" if stream else "whole")
+        response = encode(Turn((Text("Hi"),)), request)
+        assert response.codec_name == ("sse" if stream else "whole")
+        assert decode(response).model == "tuned/a b"
     (chunk,) = chunks(encode(Turn((Text("Hi"),)), DIALECT.sample_request("", stream=True)))
     assert "modelVersion" not in chunk
 
 
-NAMES = st.sampled_from(
-    [
-        *("type", "license", "domain", "placeId", "sourceUri", "thoughtSignature", "outcome"),
-        *("displayName", "thought", "promptFeedback", "groundingMetadata", "createTime"),
-        *("trafficType", "finishMessage", "toolUsePromptTokenCount", "partMetadata"),
-    ]
-)
-VALUES: st.SearchStrategy[Json] = st.sampled_from(
-    [
-        *("executableCode", "toolCall", "codeExecutionResult", "toolResponse", "functionResponse"),
-        *("maps", "retrievedContext", "image", "web", "c2ln", "§", "OUTCOME_OK", True, 1, {}),
-        *({"blockReason": "OTHER"}, {"blockReason": "SAFETY"}, {"groundingChunks": [1], "a": 1}),
-    ]
-)
+NAMES = st.sampled_from([
+    *("type", "license", "domain", "placeId", "sourceUri", "thoughtSignature", "outcome"),
+    *("displayName", "thought", "promptFeedback", "groundingMetadata", "createTime"),
+    *("trafficType", "finishMessage", "toolUsePromptTokenCount", "partMetadata"),
+])  # fmt: skip
+VALUES: st.SearchStrategy[Json] = st.sampled_from([
+    *("executableCode", "toolCall", "codeExecutionResult", "toolResponse", "functionResponse"),
+    *("maps", "retrievedContext", "image", "web", "c2ln", "§", "OUTCOME_OK", True, 1, {}),
+    *({"blockReason": "OTHER"}, {"blockReason": "SAFETY"}, {"groundingChunks": [1], "a": 1}),
+])  # fmt: skip
 METADATA: st.SearchStrategy[Metadata] = st.dictionaries(NAMES, VALUES, max_size=3).map(
     lambda items: tuple(items.items())
 )
@@ -648,6 +445,13 @@ def test_any_google_metadata_decodes_as_it_was_converted(
     assert DIALECT.completeness(response).is_complete
 
 
+CODECS: Final = {
+    "gemini.sse": "sse", "gemini.payload": "sse", "gemini.json": "whole",
+    "gemini.json-array": "json-array",
+}  # fmt: skip
+REASONS: Final = (
+    "every candidate finished", "prompt blocked", "in-band error", "JSON body", "HTTP",
+)  # fmt: skip
 CHANGED_ROWS: Final = {
     "29cf02695c801610": "it says no finish: a turn that does not, finished",
     "5cc1567995f0a984": "an error amid the stream, with the verdict that came before it",
@@ -657,38 +461,37 @@ CHANGED_ROWS: Final = {
 }
 """Rows that the round trip changes in more than id and model."""
 LOSSES_BY_ROW: Final = {"a0efc1b9c454f8e9": ("metadata raiFilteredReason",)}
+INCOMPLETE_ROW_ID: Final = "29cf02695c801610"
+"""A hand-made mock without a finishReason."""
 BATCH_ROW_ID: Final = "aa3a5fc1b8d663cf"
 """A started batch job, which is no turn."""
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_recorded_answer_round_trips() -> None:
-    wires = ("gemini.sse", "gemini.json", "gemini.json-array", "gemini.payload")
-    rows = [item for item in corpus.rows() if item.wire in wires and item.id != BATCH_ROW_ID]
+def test_every_recorded_answer_is_matched_and_complete_and_round_trips() -> None:
+    rows = [with_framing(row) for row in corpus.rows() if row.wire in CODECS]
+    assert len(rows) == 194
     changed_rows: set[str] = set()
     for row in rows:
-        turns = _decode_row(row)
-        converted = DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
-        assert converted.losses == LOSSES_BY_ROW.get(row.id, ()), row.id
-        assert (
-            DIALECT.decode_response(DIALECT.encode_response(row.request, turns, ENCODE_CONTEXT))
-            == converted.turns
-        ), row.id
-        if tuple(map(_without_identity, converted.turns)) != tuple(map(_without_identity, turns)):
-            changed_rows.add(row.id)
-    assert len(rows) == 193
+        request, codec = row.request, DIALECT.codec_name(row.request, row.head)
+        response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        completeness = DIALECT.completeness(response)
+        turns = DIALECT.decode_response(response)
+        assert dialects.dialect_of_request(request).name == "gemini", row.id
+        assert DIALECT.model(request), row.id
+        assert codec == CODECS[row.wire], row.id
+        assert completeness.is_complete is (row.id != INCOMPLETE_ROW_ID), row.id
+        assert completeness.reason.startswith(REASONS) is completeness.is_complete, row.id
+        assert bool(turns) is (row.id != BATCH_ROW_ID), row.id
+        if turns:
+            converted = DIALECT.representable_turns(request, turns, ENCODE_CONTEXT)
+            encoded = DIALECT.encode_response(request, turns, ENCODE_CONTEXT)
+            assert converted.losses == LOSSES_BY_ROW.get(row.id, ()), row.id
+            assert DIALECT.decode_response(encoded) == converted.turns, row.id
+            if [*map(_without_identity, converted.turns)] != [*map(_without_identity, turns)]:
+                changed_rows.add(row.id)
     assert changed_rows == CHANGED_ROWS.keys()
-
-
-def _decode_row(row: corpus.Row) -> tuple[Turn, ...]:
-    if row.wire == "gemini.payload":
-        events = [b"data: " + line + b"\n\n" for line in row.body.splitlines() if line]
-        return DIALECT.decode_response(DialectResponse(row.head, "sse", events))
-    codec = DIALECT.codec_name(row.request, row.head)
-    return DIALECT.decode_response(
-        DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
-    )
 
 
 def _without_identity(turn: Turn) -> Turn:
