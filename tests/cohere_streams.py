@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from llm_proxy import framing
@@ -10,121 +11,126 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.exchange import ResponseHead
 
 DONE_EVENT: Final = b"data: [DONE]\n\n"
-MESSAGE_START: Final = {
-    "id": "co-1",
-    "type": "message-start",
-    "delta": {
-        "message": {
-            "role": "assistant",
-            "content": [],
-            "tool_plan": "",
-            "tool_calls": [],
-            "citations": [],
-        }
+USAGE: Final[dict[str, Any]] = {
+    "billed_units": {"input_tokens": 12, "output_tokens": 13},
+    "warnings": ["old"],
+    "tokens": {
+        "input_tokens": 500, "output_tokens": 20, "reasoning_tokens": 7, "image_tokens": 259,
     },
-}
+    "cached_tokens": 448,
+}  # fmt: skip
+_MESSAGE: Final = {
+    "role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": [],
+}  # fmt: skip
+MESSAGE_START: Final = {"id": "co-1", "type": "message-start", "delta": {"message": _MESSAGE}}
 
 
-def v2_event(
-    event_type: str, index: int | None = None, message: object = None, **delta: object
-) -> Any:
-    """An event of the v2 Chat API."""
+def v2_event(kind: str, index: int | None = None, **message: object) -> dict[str, Any]:
+    """An event of the v2 Chat API, with these fields of a message."""
     index_field = {} if index is None else {"index": index}
-    delta_fields = delta if message is None else {"message": message, **delta}
-    return {"type": event_type, **index_field, **({"delta": delta_fields} if delta_fields else {})}
+    return {"type": kind, **index_field, **({"delta": {"message": message}} if message else {})}
 
 
-def content_event(phase: str, index: int, **block: object) -> Any:
-    """A content event of v2: `content-start`, `content-delta` or `content-end`."""
-    return v2_event(f"content-{phase}", index, {"content": block} if block else None)
+def block_events(
+    index: int, kind: str, *pieces: str, within: Iterable[Any] = ()
+) -> list[dict[str, Any]]:
+    """The events of a text or of thoughts, and those `within`: of its citations."""
+    return [
+        v2_event("content-start", index, content={"type": kind, kind: ""}),
+        *(v2_event("content-delta", index, content={kind: piece}) for piece in pieces),
+        *within,
+        v2_event("content-end", index),
+    ]
 
 
-def tool_call_event(phase: str, index: int, **fields: object) -> Any:
-    """A tool call event of v2: `tool-call-start`, `tool-call-delta` or `tool-call-end`."""
-    return v2_event(f"tool-call-{phase}", index, {"tool_calls": fields} if fields else None)
+def plan_events(*pieces: str) -> list[dict[str, Any]]:
+    """The events of a tool plan."""
+    return [v2_event("tool-plan-delta", tool_plan=piece) for piece in pieces]
 
 
-def message_end_event(reason: str, **extra: object) -> Any:
-    """The `message-end` event of v2, with fixed token counts."""
-    counts = {"input_tokens": 9, "output_tokens": 5}
-    usage = {"billed_units": counts, "tokens": counts}
-    delta = {"finish_reason": reason, "usage": usage, **extra}
-    return {"type": "message-end", "delta": delta}
+def call_events(index: int, id_: str, name: str, *pieces: str) -> list[dict[str, Any]]:
+    """The events of a tool call."""
+    call = {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
+    deltas = [{"function": {"arguments": piece}} for piece in pieces]
+    return [
+        v2_event("tool-call-start", index, tool_calls=call),
+        *(v2_event("tool-call-delta", index, tool_calls=delta) for delta in deltas),
+        v2_event("tool-call-end", index),
+    ]
+
+
+def citation_events(*citations: object) -> list[dict[str, Any]]:
+    """The events of these citations."""
+    return [
+        event
+        for index, citation in enumerate(citations)
+        for event in (
+            v2_event("citation-start", index, citations=citation),
+            v2_event("citation-end", index),
+        )
+    ]
+
+
+def v2_stream(*events: Any, reason: str = "COMPLETE", **end: object) -> bytes:
+    """A stream of the v2 Chat API without `[DONE]`, with these fields in its last event."""
+    delta = {"finish_reason": reason, "usage": USAGE, **end}
+    return sse_body(MESSAGE_START, *events, {"type": "message-end", "delta": delta})
 
 
 def sse_body(*events: Any) -> bytes:
     """The SSE body of v2 events, without `[DONE]`."""
     return b"".join(
-        b"event: %s\ndata: %s\n\n" % (event["type"].encode(), _compact_json(event))
+        b"event: %s\ndata: %s\n\n" % (event["type"].encode(), compact_json(event))
         for event in events
     )
 
 
 def ndjson_body(*documents: Any) -> bytes:
     """The NDJSON body of v1 events."""
-    return b"".join(_compact_json(document) + b"\n" for document in documents)
+    return b"".join(compact_json(document) + b"\n" for document in documents)
 
 
-def _compact_json(document: Any) -> bytes:
+def compact_json(document: Any) -> bytes:
+    """A document without spaces or escapes."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-TEXT_STREAM: Final = sse_body(
-    MESSAGE_START,
-    content_event("start", 0, type="thinking", thinking=""),
-    content_event("delta", 0, thinking="I should greet."),
-    content_event("end", 0),
-    content_event("start", 1, type="text", text=""),
-    content_event("delta", 1, text="Hel"),
-    content_event("delta", 1, text="lo"),
-    content_event("end", 1),
-    message_end_event("COMPLETE"),
+TEXT_EVENTS: Final = (
+    *block_events(0, "thinking", "I s", "hould greet."),
+    *block_events(1, "text", "Hel", "lo"),
 )
-TOOLS_STREAM: Final = sse_body(
-    MESSAGE_START,
-    v2_event("tool-plan-delta", message={"tool_plan": "I will "}),
-    v2_event("tool-plan-delta", message={"tool_plan": "check."}),
-    tool_call_event(
-        "start", 0, id="a", type="function", function={"name": "weather", "arguments": ""}
-    ),
-    tool_call_event("delta", 0, function={"arguments": '{"city":'}),
-    tool_call_event("delta", 0, function={"arguments": '"Rome"}'}),
-    tool_call_event("end", 0),
-    tool_call_event(
-        "start", 1, id="b", type="function", function={"name": "clock", "arguments": ""}
-    ),
-    tool_call_event("end", 1),
-    message_end_event("TOOL_CALL"),
+CALL_EVENTS: Final = (
+    *plan_events("I w", "ill check."),
+    *call_events(0, "a", "weather", '{"c', 'ity":"Rome"}'),
+    *call_events(1, "b", "clock", "{}"),
 )
-FAILED_STREAM: Final = sse_body(
-    MESSAGE_START,
-    v2_event("tool-plan-delta", message={"tool_plan": "I will"}),
-    message_end_event(
-        "ERROR", usage={}, error="invalid tool generation", error_type="INVALID_TOOLS"
-    ),
-)
+TEXT_STREAM: Final = v2_stream(*TEXT_EVENTS)
+TOOLS_STREAM: Final = v2_stream(*CALL_EVENTS, reason="TOOL_CALL")
+FAILED_STREAM: Final = v2_stream(
+    *plan_events("I w", "ill"), reason="ERROR", usage={},
+    error="invalid tool generation", error_type="INVALID_TOOLS",
+)  # fmt: skip
+V1_DOCUMENT: Final = {
+    "response_id": "r-1",
+    "generation_id": "g-1",
+    "text": "Hello",
+    "chat_history": [{"role": "USER", "message": "Hi"}],
+    "finish_reason": "COMPLETE",
+    "meta": {
+        "api_version": {"version": "1"},
+        "billed_units": {"input_tokens": 4, "output_tokens": 2},
+        "tokens": {"input_tokens": 69, "output_tokens": 2},
+    },
+}
 V1_STREAM: Final = ndjson_body(
     {"is_finished": False, "event_type": "stream-start", "generation_id": "g-1"},
     {"is_finished": False, "event_type": "text-generation", "text": "Hel"},
     {"is_finished": False, "event_type": "text-generation", "text": "lo"},
     {
-        "is_finished": True,
-        "event_type": "stream-end",
-        "response": {
-            "response_id": "r-1",
-            "generation_id": "g-1",
-            "text": "Hello",
-            "chat_history": [{"role": "USER", "message": "Hi"}],
-            "finish_reason": "COMPLETE",
-            "meta": {
-                "api_version": {"version": "1"},
-                "billed_units": {"input_tokens": 4, "output_tokens": 2},
-                "tokens": {"input_tokens": 69, "output_tokens": 2},
-            },
-        },
+        "is_finished": True, "event_type": "stream-end", "response": V1_DOCUMENT,
         "finish_reason": "COMPLETE",
     },
-)
+)  # fmt: skip
 
 
 def response_head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
@@ -140,4 +146,4 @@ def framed_response(codec: str, body: bytes, status: int = 200) -> DialectRespon
 
 def json_response(document: object, status: int = 200) -> DialectResponse:
     """A response of one JSON document."""
-    return framed_response("whole", _compact_json(document), status)
+    return framed_response("whole", compact_json(document), status)

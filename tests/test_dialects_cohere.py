@@ -18,13 +18,13 @@ from cohere_streams import (
     TEXT_STREAM,
     TOOLS_STREAM,
     V1_STREAM,
-    content_event,
+    block_events,
     framed_response,
     json_response,
-    ndjson_body,
     response_head,
     sse_body,
 )
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere.dialect import Cohere
@@ -143,127 +143,82 @@ def test_the_content_type_chooses_the_framing(
     assert DIALECT.codec_name(request, response_head(status, content_type)) == expected
 
 
+START = sse_body(MESSAGE_START)
+UNTYPED_END = b'event: message-end\ndata: {"delta":{"finish_reason":"COMPLETE"}}\n\n'
+BUSY = "in-band error: busy"
+
+
 @each_row(
-    ("response", "reason"),
+    ("codec", "body", "is_complete", "reason"),
     [
-        pytest.param(framed_response("sse", TEXT_STREAM + DONE_EVENT), "message-end", id="a chat"),
-        pytest.param(framed_response("sse", TEXT_STREAM), "message-end", id="without [DONE]"),
+        pytest.param("sse", TEXT_STREAM + DONE_EVENT, True, "message-end", id="a chat"),
+        pytest.param("sse", TEXT_STREAM, True, "message-end", id="without [DONE]"),
+        pytest.param("sse", TEXT_STREAM.rstrip(), True, "message-end", id="the last line open"),
         pytest.param(
-            framed_response("sse", TEXT_STREAM.rstrip()),
-            "message-end",
-            id="the last line not ended",
+            "sse", TEXT_STREAM.replace(b"\n", b"\r\n"), True, "message-end", id="lines with CRLF"
         ),
+        pytest.param("sse", START + UNTYPED_END, True, "message-end", id="an event's name as type"),
+        pytest.param("sse", TOOLS_STREAM + DONE_EVENT, True, "message-end", id="tool calls"),
+        pytest.param("sse", START + DONE_EVENT, True, "[DONE]", id="only [DONE]"),
         pytest.param(
-            framed_response("sse", TEXT_STREAM.replace(b"\n", b"\r\n")),
-            "message-end",
-            id="lines that end in CRLF",
-        ),
-        pytest.param(
-            framed_response("sse", TOOLS_STREAM + DONE_EVENT), "message-end", id="tool calls"
-        ),
-        pytest.param(
-            framed_response("sse", sse_body(MESSAGE_START) + DONE_EVENT), "[DONE]", id="only [DONE]"
-        ),
-        pytest.param(
-            framed_response("sse", FAILED_STREAM + DONE_EVENT),
-            "in-band error: invalid tool generation",
+            "sse", FAILED_STREAM + DONE_EVENT, True, "in-band error: invalid tool generation",
             id="an error",
         ),
         pytest.param(
-            framed_response(
-                "sse", sse_body(MESSAGE_START) + b'event: error\ndata: {"message":"busy"}\n\n'
-            ),
-            "in-band error: busy",
+            "sse", START + b'event: error\ndata: {"message":"busy"}\n\n', True, BUSY,
             id="an event of an error",
         ),
         pytest.param(
-            framed_response("sse", sse_body(MESSAGE_START) + b"event: error\ndata: busy\n\n"),
-            "in-band error: busy",
+            "sse", START + b"event: error\ndata: busy\n\n", True, BUSY,
             id="an error in bare words",
         ),
         pytest.param(
-            framed_response(
-                "sse", sse_body(MESSAGE_START) + b'data: {"id":"1","message":"busy"}\n\n'
-            ),
-            "in-band error: busy",
+            "sse", START + b'data: {"id":"1","message":"busy"}\n\n', True, BUSY,
             id="an error where an event belongs",
         ),
+        pytest.param("sse", b'{"message":"busy"}', True, BUSY, id="a bare document"),
+        pytest.param("ndjson", V1_STREAM, True, "is_finished: true", id="version 1"),
         pytest.param(
-            framed_response("sse", b'{"message":"busy"}'),
-            "in-band error: busy",
-            id="a bare document",
-        ),
-        pytest.param(framed_response("ndjson", V1_STREAM), "is_finished: true", id="version 1"),
-        pytest.param(
-            framed_response(
-                "ndjson", ndjson_body({"is_finished": True, "finish_reason": "COMPLETE"})
-            ),
-            "is_finished: true",
-            id="an old server",
+            "ndjson", b'{"is_finished":true,"finish_reason":"COMPLETE"}\n', True,
+            "is_finished: true", id="an old server",
         ),
         pytest.param(
-            framed_response(
-                "ndjson", ndjson_body({"event_type": "stream-error", "err": "too long"})
-            ),
-            "in-band error: too long",
-            id="a completion that failed",
+            "ndjson", b'{"event_type":"stream-error","err":"too long"}\n', True,
+            "in-band error: too long", id="a completion that failed",
         ),
+        pytest.param("ndjson", b'{"message":"busy"}\n', True, BUSY, id="an error line"),
+        pytest.param("whole", b'{"embeddings":[]}', True, "JSON body", id="a document"),
+        pytest.param("sse", b"", False, "empty stream", id="nothing"),
+        pytest.param("ndjson", b"\n", False, "empty stream", id="blank lines"),
+        pytest.param("sse", START, False, "no last event", id="only the first event"),
         pytest.param(
-            framed_response("ndjson", ndjson_body({"message": "busy"})),
-            "in-band error: busy",
-            id="an error line",
+            "sse", sse_body(*block_events(0, "text", "[DONE]")), False, "no last event",
+            id="[DONE] as text",
         ),
-        pytest.param(json_response({"embeddings": []}), "JSON body", id="a document"),
-        pytest.param(framed_response("sse", b"", 500), "HTTP 500", id="an error without a body"),
-        pytest.param(framed_response("whole", b"<html>", 502), "HTTP 502", id="a gateway's page"),
-    ],
-)
-def test_a_response_with_its_last_event_is_complete(response: DialectResponse, reason: str) -> None:
-    completeness = DIALECT.completeness(response)
-    assert (completeness.is_complete, completeness.reason) == (True, reason)
-
-
-@each_row(
-    ("response", "reason"),
-    [
-        pytest.param(framed_response("sse", b""), "empty stream", id="nothing"),
-        pytest.param(framed_response("ndjson", b"\n"), "empty stream", id="blank lines"),
+        pytest.param("sse", b": hi\n\n", False, "no last event", id="a comment"),
+        pytest.param("sse", b"event: message-end\n\n", False, "no last event", id="no data"),
         pytest.param(
-            framed_response("sse", sse_body(MESSAGE_START)),
-            "no last event",
-            id="only the first event",
-        ),
-        pytest.param(
-            framed_response("sse", sse_body(content_event("delta", 0, text="[DONE]"))),
-            "no last event",
-            id="said",
-        ),
-        pytest.param(framed_response("sse", b": hi\n\n"), "no last event", id="a comment"),
-        pytest.param(
-            framed_response("sse", b"event: message-end\n\n"),
-            "no last event",
-            id="an event without data",
-        ),
-        pytest.param(
-            framed_response("ndjson", V1_STREAM[: V1_STREAM.rindex(b"{")]),
-            "no last event",
+            "ndjson", V1_STREAM[: V1_STREAM.rindex(b"{")], False, "no last event",
             id="version 1, cut",
         ),
         pytest.param(
-            framed_response(
-                "ndjson", ndjson_body({"event_type": "text-generation", "is_finished": True})
-            ),
-            "no last event",
-            id="one generation of several",
+            "ndjson", b'{"event_type":"text-generation","is_finished":true}\n', False,
+            "no last event", id="one generation of several",
         ),
-        pytest.param(framed_response("whole", b'{"id":'), "body is not JSON", id="a cut document"),
+        pytest.param("whole", b'{"id":', False, "body is not JSON", id="a cut document"),
     ],
-)
-def test_a_response_without_its_last_event_is_incomplete(
-    response: DialectResponse, reason: str
+)  # fmt: skip
+def test_completeness_of_a_response(
+    codec: str, body: bytes, is_complete: bool, reason: str
 ) -> None:
-    completeness = DIALECT.completeness(response)
-    assert (completeness.is_complete, completeness.reason) == (False, reason)
+    completeness = DIALECT.completeness(framed_response(codec, body))
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
+
+
+@each_row(("codec", "body", "status"), [("sse", b"", 500), ("whole", b"<html>", 502)])
+def test_an_http_error_is_complete(codec: str, body: bytes, status: int) -> None:
+    completeness = DIALECT.completeness(framed_response(codec, body, status))
+    assert (completeness.is_complete, completeness.reason) == (True, f"HTTP {status}")
 
 
 @each_row(
@@ -281,22 +236,11 @@ def test_a_truncated_stream_is_incomplete(codec: str, body: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize("codec", ["sse", "ndjson"])
-def test_the_documents_choose_the_version_whatever_their_framing(codec: str) -> None:
-    body = V1_STREAM
-    if codec == "sse":
-        body = b"".join(
-            b"event: x\ndata: %s\n" % line
-            for line in V1_STREAM.replace(b"\n", b"\n\n").split(b"\n")
-        ).replace(b"event: x\ndata: \n", b"\n")
-    (turn,) = DIALECT.decode_response(framed_response(codec, body))
-    assert (turn.text, turn.finish, turn.id) == ("Hello", FinishReason.STOP, "g-1")
-
-
-def test_event_names_stand_in_for_a_missing_type() -> None:
-    body = TEXT_STREAM.replace(b'"type":"message-end",', b"")
-    assert body != TEXT_STREAM
-    assert DIALECT.completeness(framed_response("sse", body)).reason == "message-end"
+def test_the_documents_choose_the_version_whatever_their_framing() -> None:
+    events = b"".join(b"event: x\ndata: %s\n\n" % line for line in V1_STREAM.splitlines())
+    (turn,) = DIALECT.decode_response(framed_response("sse", events))
+    assert (turn,) == DIALECT.decode_response(framed_response("ndjson", V1_STREAM))
+    assert turn.text == "Hello"
 
 
 @each_row(
@@ -317,31 +261,45 @@ def test_numbers_and_tokens_are_no_turn(body: object) -> None:
 
 
 @each_row(
+    ("error_type", "message", "body"),
+    [
+        ("", "no such model", b'{"id":"1","message":"no such model"}'),
+        (
+            "TOO_MANY_TOKENS", "too many tokens",
+            b'{"error_type":"TOO_MANY_TOKENS","id":"1","message":"too many tokens"}',
+        ),
+    ],
+)  # fmt: skip
+def test_an_http_error_is_a_turn_with_a_failure_and_that_failure_the_error(
+    error_type: str, message: str, body: bytes
+) -> None:
+    failure = Failure(message, error_type)
+    response = DIALECT.error_response(418, failure, ENCODE_CONTEXT)
+
+    id_ = ENCODE_CONTEXT.fake_uuid("error").encode()
+    assert response.body == body.replace(b'"1"', b'"%s"' % id_)
+    for decoded in (response, framed_response("whole", body, 418)):
+        assert DIALECT.decode_response(decoded) == (Turn((), failure=failure),)
+
+
+@each_row(
     ("body", "failure"),
     [
-        (b'{"id":"1","message":"no such model"}', Failure("no such model")),
-        (
-            b'{"error_type":"TOO_MANY_TOKENS","id":"1","message":"too many tokens"}',
-            Failure("too many tokens", type="TOO_MANY_TOKENS"),
-        ),
         (b'{"detail":"nope"}', Failure("nope")),
         (b'{"error":{"message":"busy","code":"503"}}', Failure("busy", code="503")),
         (b'{"error":true,"message":"busy"}', Failure("busy")),
         (b"<html>", Failure("HTTP 418")),
+        (
+            DIALECT.error_body(418, "cassette_not_found", "no cassette"),
+            Failure("no cassette", "cassette_not_found"),
+        ),
     ],
-    ids=["Cohere's", "with a type", "a gateway's", "another gateway's", "a flag", "a page"],
+    ids=["a gateway's", "another gateway's", "a flag", "a page", "the proxy's own"],
 )
-def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
+def test_only_decoded_other_http_errors(body: bytes, failure: Failure) -> None:
     assert DIALECT.decode_response(framed_response("whole", body, 418)) == (
         Turn((), failure=failure),
     )
-
-
-def test_an_error_has_coheres_shape() -> None:
-    body = DIALECT.error_body(424, "cassette_not_found", "no cassette")
-    assert json.loads(body) == {"message": "no cassette", "error_type": "cassette_not_found"}
-    (turn,) = DIALECT.decode_response(framed_response("whole", body, 424))
-    assert turn.failure == Failure("no cassette", type="cassette_not_found")
 
 
 VALUES = st.recursive(
@@ -390,15 +348,15 @@ KNOWN_EVENTS = frozenset(
 )
 PATHS_WITHOUT_TURN = ("/v1/tokenize", "/v1/models")
 
-needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-
 
 @pytest.mark.corpus
-@needs_corpus
+@pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_recorded_response_is_complete_and_decoded() -> None:
     rows = [row for row in corpus.rows() if row.provider == "cohere" and row.fidelity == "exact"]
     assert len(rows) == 80
     failures: Counter[str] = Counter()
+    event_types: set[str] = set()
+    citation_count = 0
     for row in rows:
         assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         codec = DIALECT.codec_name(row.request, row.head)
@@ -406,11 +364,14 @@ def test_every_recorded_response_is_complete_and_decoded() -> None:
         assert codec == ("whole" if framing_name == "json" else framing_name), row.id
         response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         assert DIALECT.completeness(response).is_complete, row.id
+        if row.status == 200 and codec != "whole":
+            event_types.update(_event_type(codec, each) for each in response.framed_messages)
         turns = DIALECT.decode_response(response)
         if row.request.path.startswith(PATHS_WITHOUT_TURN):
             assert turns == (), row.id
             continue
         (turn,) = turns
+        citation_count += _checked_citations(turn, row.id)
         if turn.failure:
             failures[f"HTTP {row.status}"] += 1
             continue
@@ -420,28 +381,18 @@ def test_every_recorded_response_is_complete_and_decoded() -> None:
         assert turn.id, row.id
     # two streams end in a provider error: the model wrote an unparsable tool call
     assert failures == {"HTTP 200": 2, "HTTP 400": 1, "HTTP 401": 1, "HTTP 404": 2}
-
-
-@pytest.mark.corpus
-@needs_corpus
-def test_every_recorded_event_is_known_and_every_citation_matches_its_text() -> None:
-    event_types: Counter[str] = Counter()
-    citation_count = 0
-    for row in corpus.rows():
-        if row.provider != "cohere" or row.fidelity != "exact" or row.status != 200:
-            continue
-        codec = DIALECT.codec_name(row.request, row.head)
-        messages = framing.split_messages(codec, row.body)
-        event_types.update(_event_type(codec, message) for message in messages if codec != "whole")
-        for turn in DIALECT.decode_response(DialectResponse(row.head, codec, messages)):
-            for part in (item for item in turn.parts if isinstance(item, Text)):
-                for citation in part.citations:
-                    assert citation.span is not None, row.id
-                    cited_text = part.text[slice(*citation.span)]
-                    assert cited_text == dict(citation.metadata)["text"], row.id
-                    citation_count += 1
-    assert event_types.keys() == {*KNOWN_EVENTS, "[DONE]"}
+    assert event_types == {*KNOWN_EVENTS, "[DONE]"}
     assert citation_count == 25
+
+
+def _checked_citations(turn: Turn, row_id: str) -> int:
+    """How many citations there are, each of which cites the text at its place."""
+    texts = [part for part in turn.parts if isinstance(part, Text)]
+    citations = [(part.text, citation) for part in texts for citation in part.citations]
+    for text, citation in citations:
+        assert citation.span is not None, row_id
+        assert text[slice(*citation.span)] == dict(citation.metadata)["text"], row_id
+    return len(citations)
 
 
 def _event_type(codec: str, message: bytes) -> str:

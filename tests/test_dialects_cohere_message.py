@@ -1,22 +1,33 @@
+"""Messages of version 2: most rows are the turn of a body, and the body of that turn."""
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from case_tables import each_row
 from cohere_streams import (
+    CALL_EVENTS,
+    DONE_EVENT,
     FAILED_STREAM,
+    TEXT_EVENTS,
     TEXT_STREAM,
-    TOOLS_STREAM,
-    content_event,
+    USAGE,
+    block_events,
+    call_events,
+    citation_events,
+    compact_json,
     framed_response,
     json_response,
-    message_end_event,
-    sse_body,
+    plan_events,
     v2_event,
+    v2_stream,
 )
+from dialect_manners import ENCODE_CONTEXT, json_request
+from llm_proxy import framing
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
     Citation,
@@ -33,216 +44,324 @@ from llm_proxy.turns import (
 )
 
 DIALECT = Cohere()
-BILLED: Metadata = (("billed_units", {"input_tokens": 9, "output_tokens": 5}),)
-PLAN = (("type", "tool_plan"),)
-DOCUMENT = {"id": "doc:0", "title": "Facts", "text": "Ruby is a gem.", "url": "https://example.com"}
+CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: filter(None, (text[:3], text[3:])))
+TURN = Turn(
+    (), FinishReason.STOP, "COMPLETE", Usage(500, 20, cache_read=448, reasoning=7), id="co-1",
+    metadata=(
+        ("billed_units", {"input_tokens": 12, "output_tokens": 13}), ("warnings", ["old"]),
+        ("image_tokens", 259),
+    ),
+)  # fmt: skip
+NO_COUNTS = {"input_tokens": 0, "output_tokens": 0}
+PLAN_METADATA: Metadata = (("type", "tool_plan"),)
+PLAN = Reasoning("I will check.", metadata=PLAN_METADATA)
+CALLS = (ToolCall("a", "weather", '{"city":"Rome"}'), ToolCall("b", "clock", "{}"))
 
 
-def stream_turn(body: bytes) -> Turn:
+def encode_body(turn: Turn, *, stream: bool, path: str = "/v2/chat") -> bytes:
+    request = json_request(path, model="command-a", stream=stream)
+    response = DIALECT.encode_response(request, [turn], CONTEXT)
+    content_type = "text/event-stream" if stream else "application/json"
+    assert response.head.headers[0] == ("Content-Type", content_type)
+    messages = framing.split_messages(response.codec_name, response.body)
+    assert list(response.framed_messages) == messages
+    return response.body
+
+
+def decode_stream(body: bytes) -> Turn:
     (turn,) = DIALECT.decode_response(framed_response("sse", body))
     return turn
 
 
-def document_turn(message: Any, **fields: Any) -> Turn:
-    (turn,) = DIALECT.decode_response(json_response({"id": "co-3", "message": message, **fields}))
+def decode_message(message: Any, **fields: Any) -> Turn:
+    (turn,) = DIALECT.decode_response(json_response({"id": "co-1", "message": message, **fields}))
     return turn
 
 
-def citation(**fields: Any) -> dict[str, Any]:
-    source = {"type": "document", "id": "doc:0", "document": DOCUMENT}
-    return {"start": 0, "end": 5, "text": "Hello", "sources": [source], **fields}
+def block(kind: str, text: str) -> dict[str, Any]:
+    return {"type": kind, kind: text}
 
 
-def test_a_stream_becomes_a_turn() -> None:
-    assert stream_turn(TEXT_STREAM) == Turn(
-        parts=(Reasoning("I should greet."), Text("Hello")),
-        finish=FinishReason.STOP,
-        finish_raw="COMPLETE",
-        usage=Usage(input=9, output=5),
-        id="co-1",
-        metadata=BILLED,
-    )
+def tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
-def test_the_plan_comes_before_the_calls() -> None:
-    turn = stream_turn(TOOLS_STREAM)
-    assert turn.parts == (
-        Reasoning("I will check.", metadata=PLAN),
-        ToolCall("a", "weather", '{"city":"Rome"}'),
-        ToolCall("b", "clock", ""),
-    )
-    assert (turn.finish, turn.finish_raw) == (FinishReason.TOOL_CALLS, "TOOL_CALL")
+def cited(text: str, start: int, *sources: Any, **index: int) -> dict[str, Any]:
+    fields = {"start": start, "end": start + len(text), "text": text, "type": "TEXT_CONTENT"}
+    return {**fields, **index, "sources": sources}
 
 
-def test_an_error_at_the_end_keeps_the_preceding_content() -> None:
-    turn = stream_turn(FAILED_STREAM)
-    assert turn.parts == (Reasoning("I will", metadata=PLAN),)
-    assert (turn.finish, turn.usage) == (FinishReason.ERROR, None)
-    assert turn.failure == Failure("invalid tool generation", type="INVALID_TOOLS")
+def citation(text: str, start: int, source: Metadata = (), index: Metadata = ()) -> Citation:
+    metadata: Metadata = (("text", text), ("type", "TEXT_CONTENT"), *index, *source)
+    return Citation(span=(start, start + len(text)), metadata=metadata)
 
 
-def test_a_stream_that_was_cut_has_no_finish() -> None:
-    turn = stream_turn(TEXT_STREAM[: TEXT_STREAM.index(b"event: message-end")])
-    assert (turn.text, turn.finish, turn.finish_raw) == ("Hello", None, "")
+GEM = {"type": "document", "id": "d0", "document": {"text": "Ruby is a gem."}}
+LINK = {"url": "https://a.example", "title": "Facts", "text": "Gems are stones."}
+LINKED = {"type": "document", "id": "d1", "document": LINK}
+RUBY = cited("Ruby", 0, GEM, LINKED, content_index=1)
+AGAIN = cited("Ruby", 8, GEM, content_index=1)
+IN_GEM: Metadata = (("source", "d0"), ("source_type", "document"))
+IN_LINKED: Metadata = (("source", "d1"), ("source_type", "document"))
+RUBY_CITATIONS = (
+    replace(citation("Ruby", 0, IN_GEM, (("content_index", 1),)), quoted="Ruby is a gem."),
+    replace(
+        citation("Ruby", 0, IN_LINKED, (("content_index", 1),)),
+        url=LINK["url"], title=LINK["title"], quoted=LINK["text"],
+    ),
+    replace(citation("Ruby", 8, IN_GEM, (("content_index", 1),)), quoted="Ruby is a gem."),
+)  # fmt: skip
+RUBY_TURN = replace(TURN, parts=(Reasoning("Hm."), Text("Ruby is Ruby", RUBY_CITATIONS)))
+WARM = cited("15 °", 0, {"type": "tool", "id": "t:0", "tool_output": {"content": "15 °C"}})
+UNPLACED = {"text": "C", "type": "TEXT_CONTENT", "sources": []}
+TOOL: Metadata = (("source", "t:0"), ("source_type", "tool"))
+WARM_CITATIONS = (
+    replace(citation("15 °", 0, TOOL), quoted="15 °C"),
+    citation("C", 4),
+    replace(citation("C", 4), span=None),
+)
+OF_PLAN: dict[str, Json] = {
+    "start": 0,
+    "end": 1,
+    "text": "I",
+    "type": "PLAN",
+    "sources": [{"id": "d"}],
+}
 
 
-def test_a_document_and_a_stream_decode_alike() -> None:
-    counts = {"input_tokens": 9, "output_tokens": 5}
-    calls = [("a", "weather", '{"city":"Rome"}'), ("b", "clock", "")]
-    message = {
-        "role": "assistant",
-        "tool_plan": "I will check.",
-        "tool_calls": [
-            {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
-            for id_, name, arguments in calls
-        ],
-    }
-    (turn,) = DIALECT.decode_response(
-        json_response(
+@each_row(
+    ("turn", "events", "message"),
+    [
+        pytest.param(
+            replace(TURN, parts=(Reasoning("I should greet."), Text("Hello"))), TEXT_EVENTS,
+            {"content": [block("thinking", "I should greet."), block("text", "Hello")]},
+            id="thoughts and a text",
+        ),
+        pytest.param(
+            replace(
+                TURN, parts=(PLAN, *CALLS), finish=FinishReason.TOOL_CALLS, finish_raw="TOOL_CALL"
+            ),
+            CALL_EVENTS,
+            {"tool_plan": PLAN.text, "tool_calls": [*map(tool_call, CALLS)]},
+            id="a plan and its calls",
+        ),
+        pytest.param(
+            replace(TURN, parts=(ToolCall("a", "f", '{"a":'),)),
+            call_events(0, "a", "f", '{"a', '":'),
+            {"tool_calls": [tool_call(ToolCall("a", "f", '{"a":'))]},
+            id="broken arguments",
+        ),
+        pytest.param(
+            TURN, [], {"content": [block("text", "")]}, id="nothing",
+        ),
+        pytest.param(
+            RUBY_TURN,
+            [
+                *block_events(0, "thinking", "Hm."),
+                *block_events(1, "text", "Rub", "y is Ruby", within=citation_events(RUBY, AGAIN)),
+            ],
             {
-                "id": "co-1",
-                "message": message,
-                "finish_reason": "TOOL_CALL",
-                "usage": {"billed_units": counts, "tokens": counts},
-            }
-        )
-    )
-    assert turn == stream_turn(TOOLS_STREAM)
+                "content": [block("thinking", "Hm."), block("text", "Ruby is Ruby")],
+                "citations": [RUBY, AGAIN],
+            },
+            id="citations, those of one span together, in the block that they refer to",
+        ),
+        pytest.param(
+            replace(TURN, parts=(Text("15 °C", WARM_CITATIONS),)),
+            block_events(
+                0, "text", "15 ", "°C", within=citation_events(WARM, cited("C", 4), UNPLACED)
+            ),
+            {"content": [block("text", "15 °C")], "citations": [WARM, cited("C", 4), UNPLACED]},
+            id="citations of a tool, of nothing, and of no place",
+        ),
+        pytest.param(
+            replace(TURN, parts=(PLAN,), metadata=(*TURN.metadata, ("citations", [OF_PLAN]))),
+            [*plan_events("I w", "ill check."), *citation_events(OF_PLAN)],
+            {"tool_plan": PLAN.text, "citations": [OF_PLAN]},
+            id="a citation of a plan",
+        ),
+    ],
+)  # fmt: skip
+def test_a_turn_becomes_events_or_a_document_and_both_become_the_turn(
+    turn: Turn, events: list[Any], message: dict[str, Any]
+) -> None:
+    stream = v2_stream(*events, reason=turn.finish_raw)
+    fields = {"finish_reason": turn.finish_raw, "usage": USAGE}
+    document = {"id": "co-1", "message": {"role": "assistant", **message}, **fields}
+
+    for path in ("/v2/chat", "/cohere/v2/chat"):
+        assert encode_body(turn, stream=True, path=path) == stream + DONE_EVENT
+    assert encode_body(turn, stream=False) == compact_json(document)
+    assert decode_stream(stream + DONE_EVENT) == turn
+    assert DIALECT.decode_response(json_response(document)) == (turn,)
+
+
+def test_a_failure_amid_a_stream_is_its_last_event() -> None:
+    failure = Failure("invalid tool generation", "INVALID_TOOLS")
+    plan = Reasoning("I will", metadata=PLAN_METADATA)
+    turn = Turn((plan,), FinishReason.ERROR, "ERROR", failure=failure, id="co-1")
+
+    assert decode_stream(FAILED_STREAM) == turn
+    for encoded in (turn, replace(TURN, parts=(plan,), failure=replace(failure, code="422"))):
+        assert encode_body(encoded, stream=True) == FAILED_STREAM + DONE_EVENT
 
 
 @each_row(
-    ("blocks", "parts"),
+    ("raw", "finish", "sent_for"),
     [
-        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (Text("a"), Text("b"))),
+        ("COMPLETE", FinishReason.STOP, (FinishReason.STOP, FinishReason.PAUSED)),
+        ("STOP_SEQUENCE", FinishReason.STOP_SEQUENCE, (FinishReason.STOP_SEQUENCE,)),
+        ("MAX_TOKENS", FinishReason.LENGTH, (FinishReason.LENGTH, FinishReason.CONTEXT_FULL)),
+        ("TOOL_CALL", FinishReason.TOOL_CALLS, (FinishReason.TOOL_CALLS,)),
         (
-            [{"type": "thinking", "thinking": "a"}, {"type": "text", "text": "b"}],
-            (Reasoning("a"), Text("b")),
+            "ERROR", FinishReason.ERROR,
+            (FinishReason.ERROR, FinishReason.CONTENT_FILTER, FinishReason.REFUSAL),
         ),
-        ("ab", (Text("ab"),)),
-        ([{"type": "image", "image": "x"}, "a", None], ()),
-        ([], ()),
-        (None, ()),
+        ("TIMEOUT", FinishReason.ERROR, ()),
+        ("ERROR_LIMIT", FinishReason.CONTEXT_FULL, ()),
+        ("ERROR_TOXIC", FinishReason.CONTENT_FILTER, ()),
+        ("USER_CANCEL", FinishReason.OTHER, ()),
+        (None, None, ()),
     ],
-    ids=["two blocks", "thoughts", "a string", "blocks of other kinds", "no block", "null"],
-)
-def test_content_is_read_block_by_block(blocks: Json, parts: tuple[Part, ...]) -> None:
-    assert document_turn({"content": blocks}).parts == parts
-
-
-def test_arguments_that_are_an_object_are_spelled_out() -> None:
-    call = {"id": "a", "function": {"name": "f", "arguments": {"city": "Rome"}}}
-    assert document_turn({"tool_calls": [call]}).parts == (ToolCall("a", "f", '{"city":"Rome"}'),)
-
-
-def test_a_citation_in_the_midst_of_a_text_does_not_cut_it() -> None:
-    turn = stream_turn(
-        sse_body(
-            content_event("start", 0, type="thinking", thinking="Hm"),
-            content_event("delta", 1, text="Hello"),
-            v2_event("citation-start", 0, {"citations": citation(content_index=1)}),
-            v2_event("citation-end", 0),
-            content_event("delta", 1, text=" you"),
-            message_end_event("COMPLETE"),
-        )
-    )
-    cited = Citation(
-        url="https://example.com",
-        title="Facts",
-        quoted="Ruby is a gem.",
-        span=(0, 5),
-        metadata=(
-            ("text", "Hello"),
-            ("content_index", 1),
-            ("source", "doc:0"),
-            ("source_type", "document"),
-        ),
-    )
-    assert turn.parts == (Reasoning("Hm"), Text("Hello you", citations=(cited,)))
-
-
-def test_a_citation_without_a_content_index_is_of_the_first_block() -> None:
-    tool: Any = {"type": "tool", "id": "t:0", "tool_output": {"content": "15 °C"}}
-    message: dict[str, Any] = {
-        "content": [{"type": "text", "text": "Hello"}],
-        "citations": [citation(sources=[tool, tool]), citation(sources=[], start=5)],
-    }
-    (part,) = document_turn(message).parts
-    assert isinstance(part, Text)
-    assert [(item.quoted, item.span) for item in part.citations] == [
-        ("15 °C", (0, 5)),
-        ("15 °C", (0, 5)),
-        ("", None),
-    ]
-
-
-def test_citations_of_the_plan_are_kept_as_metadata() -> None:
-    plan_citation = citation(type="PLAN", sources=[])
-    turn = document_turn({"tool_plan": "Hello", "citations": [plan_citation]})
-    kept = {name: value for name, value in plan_citation.items() if value != []}
-    assert turn.metadata == (("citations", [{**kept, "start": 0}]),)
-    assert turn.parts == (Reasoning("Hello", metadata=PLAN),)
+)  # fmt: skip
+def test_each_finish_reason_is_decoded_and_sent_for_the_nearest_finishes(
+    raw: str | None, finish: FinishReason | None, sent_for: tuple[FinishReason, ...]
+) -> None:
+    turn = decode_message({"content": "a"}, finish_reason=raw)
+    assert (turn.finish, turn.finish_raw) == (finish, raw or "")
+    for sent in sent_for:
+        document = json.loads(encode_body(Turn((Text("a"),), sent), stream=False))
+        assert document["finish_reason"] == raw
 
 
 @each_row(
-    ("raw", "finish"),
+    ("turn", "like"),
     [
-        ("COMPLETE", FinishReason.STOP),
-        ("STOP_SEQUENCE", FinishReason.STOP_SEQUENCE),
-        ("MAX_TOKENS", FinishReason.LENGTH),
-        ("TOOL_CALL", FinishReason.TOOL_CALLS),
-        ("ERROR", FinishReason.ERROR),
-        ("TIMEOUT", FinishReason.ERROR),
-        ("ERROR_LIMIT", FinishReason.CONTEXT_FULL),
-        ("ERROR_TOXIC", FinishReason.CONTENT_FILTER),
-        ("USER_CANCEL", FinishReason.OTHER),
-        (None, None),
+        pytest.param(
+            Turn((), id="co-1"),
+            replace(TURN, usage=Usage(0, 0), metadata=(("billed_units", {**NO_COUNTS}),)),
+            id="a finish and counts",
+        ),
+        pytest.param(
+            replace(TURN, parts=(ToolCall("b", "clock", ""),)),
+            replace(TURN, parts=(ToolCall("b", "clock", "{}"),)),
+            id="arguments",
+        ),
+        pytest.param(
+            replace(TURN, parts=(Text("15 °C", tuple(
+                replace(each, metadata=each.metadata[2:]) for each in WARM_CITATIONS[:2]
+            )),)),
+            replace(TURN, parts=(Text("15 °C", WARM_CITATIONS[:2]),)),
+            id="the text that is cited",
+        ),
+        pytest.param(
+            replace(TURN, metadata=(*TURN.metadata, ("citations", [{"start": 0}, 7, {"type": 7}]))),
+            TURN,
+            id="citations of no type are left out",
+        ),
     ],
+)  # fmt: skip
+def test_only_encoded_what_a_turn_lacks_is_filled_in(turn: Turn, like: Turn) -> None:
+    for stream in (True, False):
+        assert encode_body(turn, stream=stream) == encode_body(like, stream=stream)
+
+
+@each_row(
+    ("message", "parts"),
+    [
+        pytest.param({"content": [{"text": "a"}, {"text": "b"}]}, (Text("a"), Text("b")), id="two"),
+        pytest.param({"content": "ab"}, (Text("ab"),), id="a string"),
+        pytest.param({"content": [{"type": "image", "image": "x"}, "a", None]}, (), id="others"),
+        pytest.param({"content": []}, (), id="no block"),
+        pytest.param({"content": None}, (), id="null"),
+        pytest.param(
+            {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"b": "c"}}}]},
+            (ToolCall("a", "f", '{"b":"c"}'),),
+            id="arguments that are an object",
+        ),
+        pytest.param(
+            {
+                "content": [{"text": "15 °C"}],
+                "citations": [
+                    {"start": 0, "end": 2, "sources": [WARM["sources"][0]] * 2},
+                    {"start": 5, "end": 5},
+                ],
+            },
+            (Text("15 °C", (*([replace(WARM_CITATIONS[0], span=(0, 2), metadata=TOOL)] * 2),
+                            Citation())),),
+            id="citations without a content index, which are of the first block",
+        ),
+    ],
+)  # fmt: skip
+def test_only_decoded_the_parts_of_a_document(message: Json, parts: tuple[Part, ...]) -> None:
+    assert decode_message(message).parts == parts
+
+
+HIGH, LOW = (
+    b"data: %s\n\n" % json.dumps(v2_event("content-delta", 0, content={"text": half})).encode()
+    for half in ("\ud83c", "\udf0a")
 )
-def test_finish_reasons_map_to_finish_values(raw: str | None, finish: FinishReason | None) -> None:
-    turn = document_turn({"content": "a"}, finish_reason=raw)
-    assert (turn.finish, turn.finish_raw) == (finish, raw or "")
+
+
+@each_row(
+    ("stream", "turn"),
+    [
+        pytest.param(
+            TEXT_STREAM[: TEXT_STREAM.index(b"event: message-end")],
+            Turn((Reasoning("I should greet."), Text("Hello")), id="co-1"),
+            id="cut, without a finish",
+        ),
+        pytest.param(
+            v2_stream(*call_events(0, "b", "clock")),
+            replace(TURN, parts=(ToolCall("b", "clock", ""),)),
+            id="a call without arguments",
+        ),
+        pytest.param(
+            v2_stream(
+                *block_events(0, "thinking", "Hm."),
+                v2_event("content-delta", 1, content={"text": "Ruby"}),
+                *citation_events(RUBY, AGAIN),
+                v2_event("content-delta", 1, content={"text": " is Ruby"}),
+            ),
+            RUBY_TURN,
+            id="citations in the midst of their text",
+        ),
+        pytest.param(
+            v2_stream(*plan_events("I"), *citation_events(OF_PLAN | {"sources": []})),
+            replace(
+                TURN, parts=(Reasoning("I", metadata=PLAN_METADATA),),
+                metadata=(*TURN.metadata, ("citations", [
+                    {"start": 0, "end": 1, "text": "I", "type": "PLAN"}
+                ])),
+            ),
+            id="a citation of a plan, without a source",
+        ),
+        pytest.param(
+            HIGH + LOW, Turn((Text("\N{WATER WAVE}"),)), id="a character split across two events"
+        ),
+    ],
+)  # fmt: skip
+def test_only_decoded_the_turn_of_a_stream(stream: bytes, turn: Turn) -> None:
+    assert decode_stream(stream) == turn
+
+
+BILLED = {"input_tokens": 3, "output_tokens": 2}
 
 
 @each_row(
     ("counts", "usage", "metadata"),
     [
-        pytest.param(
-            {
-                "billed_units": {"input_tokens": 3, "output_tokens": 2},
-                "tokens": {"input_tokens": 9.0, "output_tokens": 5, "reasoning_tokens": 4},
-                "cached_tokens": 8,
-            },
-            Usage(input=9, output=5, cache_read=8, reasoning=4),
-            (("billed_units", {"input_tokens": 3, "output_tokens": 2}),),
-            id="what was read and written",
+        ({"billed_units": BILLED}, Usage(input=3, output=2), (("billed_units", BILLED),)),
+        (
+            {"billed_units": BILLED, "tokens": {"input_tokens": 9.0, "image_tokens": 259}},
+            Usage(input=9), (("billed_units", BILLED), ("image_tokens", 259)),
         ),
-        pytest.param(
-            {"billed_units": {"input_tokens": 3, "output_tokens": 2}},
-            Usage(input=3, output=2),
-            (("billed_units", {"input_tokens": 3, "output_tokens": 2}),),
-            id="only what is paid for",
-        ),
-        pytest.param(
-            {"tokens": {"input_tokens": 9, "image_tokens": 259}},
-            Usage(input=9),
-            (("image_tokens", 259),),
-            id="an image",
-        ),
-        pytest.param({}, None, (), id="nothing"),
-        pytest.param(None, None, (), id="null"),
+        ({}, None, ()),
+        (None, None, ()),
     ],
-)
-def test_counts_are_what_the_model_read_and_wrote(
-    counts: Json, usage: Usage | None, metadata: tuple[tuple[str, Json], ...]
-) -> None:
-    turn = document_turn({"content": "a"}, usage=counts)
+    ids=["only what is paid for", "a float, and some counts alone", "nothing", "null"],
+)  # fmt: skip
+def test_only_decoded_counts_in_part(counts: Json, usage: Usage | None, metadata: Metadata) -> None:
+    turn = decode_message({"content": "a"}, usage=counts)
     assert (turn.usage, turn.metadata) == (usage, metadata)
-
-
-def test_a_character_split_across_two_events_is_joined() -> None:
-    high, low = (
-        json.dumps(content_event("delta", 0, text=surrogate)).encode()
-        for surrogate in ("\ud83c", "\udf0a")
-    )
-    body = b"data: %s\n\ndata: %s\n\n" % (high, low)
-    assert stream_turn(body).text == "\N{WATER WAVE}"

@@ -1,4 +1,4 @@
-"""Cohere encoding, compared with recorded events; and the round trip of every recorded answer."""
+"""What encoding alone has: losses, refusals, errors, auxiliary responses, and any answer again."""
 
 from __future__ import annotations
 
@@ -14,16 +14,6 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
-from cohere_streams import (
-    DONE_EVENT,
-    MESSAGE_START,
-    TEXT_STREAM,
-    TOOLS_STREAM,
-    content_event,
-    message_end_event,
-    tool_call_event,
-    v2_event,
-)
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
@@ -32,14 +22,12 @@ from llm_proxy.dialects.cohere import auxiliary_responses
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.exchange import Headers, Request
+from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Citation,
     Failure,
     FinishReason,
-    Json,
     Media,
-    Metadata,
     Part,
     Reasoning,
     Refusal,
@@ -50,7 +38,6 @@ from llm_proxy.turns import (
 )
 
 DIALECT = Cohere()
-CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: [text])
 PLAN_METADATA = (("type", "tool_plan"),)
 SDK = ("X-Fern-SDK-Name", "cohere")
 V2_CHAT, V1_CHAT = "/v2/chat", "/v1/chat"
@@ -60,208 +47,10 @@ def chat_request(path: str = V2_CHAT, **body: Any) -> Request:
     return json_request(path, **{"model": "command-a", "message": "Hi", **body})
 
 
-def response_documents(response: DialectResponse) -> list[Any]:
-    """The documents of a response, without `[DONE]`."""
-    payloads = (message.rpartition(b"data: ")[2] for message in response.framed_messages)
-    return [json.loads(item) for item in payloads if item.strip() != b"[DONE]"]
-
-
-def encode_documents(turn: Turn, path: str = V2_CHAT, **body: Any) -> list[Any]:
-    return response_documents(DIALECT.encode_response(chat_request(path, **body), [turn], CONTEXT))
-
-
-def decode_stream(body: bytes) -> Turn:
-    head = DIALECT.encode_response(chat_request(stream=True), [Turn(())], CONTEXT).head
-    [turn] = DIALECT.decode_response(
-        DialectResponse(head, "sse", framing.split_messages("sse", body))
-    )
-    return turn
-
-
-@pytest.mark.parametrize(
-    "stream", [TEXT_STREAM, TOOLS_STREAM], ids=["thoughts and text", "a plan and calls"]
-)
-def test_a_recorded_stream_is_re_encoded_event_by_event(stream: bytes) -> None:
-    turn = decode_stream(stream)
-    pieces = {"Hello": ["Hel", "lo"], '{"city":"Rome"}': ['{"city":', '"Rome"}'], "{}": []}
-    pieces["I will check."] = ["I will ", "check."]
-    context = replace(ENCODE_CONTEXT, split_text=lambda text: pieces.get(text, [text]))
-
-    response = DIALECT.encode_response(chat_request(stream=True), [turn], context)
-
-    assert b"".join(response.framed_messages) == stream + DONE_EVENT
-    assert response.head.headers[0] == ("Content-Type", "text/event-stream")
-    assert response.framed_messages[0].startswith(b"event: message-start\ndata: {")
-
-
-def test_the_same_turn_as_a_document() -> None:
-    assert encode_documents(decode_stream(TEXT_STREAM)) == [
-        {
-            "id": "co-1",
-            "message": {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "I should greet."},
-                    {"type": "text", "text": "Hello"},
-                ],
-            },
-            "finish_reason": "COMPLETE",
-            "usage": {
-                "billed_units": {"input_tokens": 9, "output_tokens": 5},
-                "tokens": {"input_tokens": 9, "output_tokens": 5},
-            },
-        }
-    ]
-
-
-def test_a_document_has_its_plan_and_its_calls_in_their_own_fields() -> None:
-    [document] = encode_documents(decode_stream(TOOLS_STREAM))
-
-    message = document["message"]
-    assert list(message) == ["role", "tool_plan", "tool_calls"]
-    assert message["tool_plan"] == "I will check."
-    functions = [tool_call["function"] for tool_call in message["tool_calls"]]
-    assert functions == [
-        {"name": "weather", "arguments": '{"city":"Rome"}'},
-        {"name": "clock", "arguments": "{}"},
-    ]
-
-
-def test_an_empty_turn_has_an_empty_text() -> None:
-    [document] = encode_documents(Turn(()))
-
-    assert document["message"]["content"] == [{"type": "text", "text": ""}]
-    assert document["usage"]["tokens"] == {"input_tokens": 0, "output_tokens": 0}
-
-
-def test_all_token_counts_are_in_their_fields() -> None:
-    usage = Usage(input=500, output=20, cache_read=448, reasoning=7)
-    citation_metadata: Json = {"input_tokens": 12, "output_tokens": 13}
-    metadata: Metadata = (
-        ("billed_units", citation_metadata),
-        ("warnings", ["old"]),
-        ("image_tokens", 259),
-    )
-    turn = Turn((Text("a"),), usage=usage, metadata=metadata)
-
-    [document] = encode_documents(turn)
-
-    assert document["usage"] == {
-        "billed_units": citation_metadata,
-        "warnings": ["old"],
-        "tokens": {
-            "input_tokens": 500, "output_tokens": 20, "reasoning_tokens": 7, "image_tokens": 259,
-        },
-        "cached_tokens": 448,
-    }  # fmt: skip
-
-
-def _citation(name: str, start: int, **more: Any) -> Citation:
-    citation_metadata: Any = (("source", name), ("source_type", "document"))
-    return Citation(
-        quoted="Ruby is a gem.", span=(start, start + 4), metadata=citation_metadata, **more
-    )
-
-
-def test_citations_are_in_the_block_that_they_refer_to() -> None:
-    citations = (
-        _citation("doc:0", 0),
-        _citation("doc:1", 0, url="https://a.example"),
-        _citation("doc:0", 8),
-    )
-    turn = Turn((Reasoning("Hm."), Text("Ruby is Ruby", citations=citations)))
-    source = {"type": "document", "id": "doc:0", "document": {"text": "Ruby is a gem."}}
-    other_document = {"url": "https://a.example", "text": "Ruby is a gem."}
-    first = {
-        "start": 0, "end": 4, "text": "Ruby", "type": "TEXT_CONTENT", "content_index": 1,
-        "sources": [source, {"type": "document", "id": "doc:1", "document": other_document}],
-    }  # fmt: skip
-    second = {**first, "start": 8, "end": 12, "sources": [source]}
-
-    events = encode_documents(turn, stream=True)
-
-    assert events[-6:-1] == [
-        v2_event("citation-start", 0, {"citations": first}),
-        v2_event("citation-end", 0),
-        v2_event("citation-start", 1, {"citations": second}),
-        v2_event("citation-end", 1),
-        content_event("end", 1),
-    ]
-    assert encode_documents(turn)[0]["message"]["citations"] == [first, second]
-
-
-def test_a_tool_result_is_cited_as_a_tool() -> None:
-    citation_metadata = (("source", "t:0"), ("source_type", "tool"))
-    cited = (
-        Citation(quoted="15 °C", span=(0, 2), metadata=citation_metadata),
-        Citation(span=(3, 5)),
-    )
-
-    [document] = encode_documents(Turn((Text("15 °C", citations=cited),)))
-
-    assert [citation["sources"] for citation in document["message"]["citations"]] == [
-        [{"type": "tool", "id": "t:0", "tool_output": {"content": "15 °C"}}],
-        [],
-    ]
-
-
-def test_citations_of_a_plan_are_kept() -> None:
-    plan_citations: Json = [
-        {"start": 0, "end": 1, "text": "I", "type": "PLAN", "sources": [{"id": "d"}]}
-    ]
-    metadata = (("citations", plan_citations),)
-    turn = Turn((Reasoning("I look.", metadata=PLAN_METADATA),), metadata=metadata)
-
-    events = encode_documents(turn, stream=True)
-
-    assert isinstance(plan_citations, list)
-    assert v2_event("citation-start", 0, {"citations": plan_citations[0]}) in events
-    assert encode_documents(turn)[0]["message"]["citations"] == plan_citations
-    turn_without_plan_citations = replace(
-        turn, metadata=(("citations", [{"start": 0}, 7, {"type": 7}]),)
-    )
-    assert "citations" not in encode_documents(turn_without_plan_citations)[0]["message"]
-
-
-def test_an_error_amid_a_stream_is_its_last_event() -> None:
-    failure = Failure("invalid tool generation", "INVALID_TOOL_GENERATION", "422")
-    turn = Turn(
-        (Reasoning("I will", metadata=PLAN_METADATA),),
-        usage=Usage(1, 2),
-        failure=failure,
-        id="co-1",
-    )
-    error_fields = {"error": failure.message, "error_type": failure.type}
-
-    response = DIALECT.encode_response(chat_request(stream=True), [turn], CONTEXT)
-
-    ended = {
-        "type": "message-end",
-        "delta": {"finish_reason": "ERROR", "usage": {}, **error_fields},
-    }
-    plan = v2_event("tool-plan-delta", message={"tool_plan": "I will"})
-    assert response_documents(response) == [MESSAGE_START, plan, ended]
-    assert response.framed_messages[-1] == DONE_EVENT
-
-
-@each_row(
-    ("finish", "reason"),
-    [
-        (FinishReason.STOP, "COMPLETE"),
-        (FinishReason.STOP_SEQUENCE, "STOP_SEQUENCE"),
-        (FinishReason.LENGTH, "MAX_TOKENS"),
-        (FinishReason.TOOL_CALLS, "TOOL_CALL"),
-        (FinishReason.CONTENT_FILTER, "ERROR"),
-        (FinishReason.REFUSAL, "ERROR"),
-        (FinishReason.CONTEXT_FULL, "MAX_TOKENS"),
-        (FinishReason.ERROR, "ERROR"),
-        (FinishReason.PAUSED, "COMPLETE"),
-    ],
-)
-def test_each_finish_has_a_finish_reason(finish: FinishReason, reason: str) -> None:
-    [document] = encode_documents(Turn((Text("a"),), finish))
-
-    assert document["finish_reason"] == reason
+def response_document(response: DialectResponse | None) -> dict[str, Any]:
+    """The one document of a response."""
+    assert response is not None
+    return dict(json.loads(response.body))
 
 
 @each_row(
@@ -276,22 +65,14 @@ def test_each_finish_has_a_finish_reason(finish: FinishReason, reason: str) -> N
 )
 def test_what_is_not_representable_is_refused(turn: Turn, path: str, error: str) -> None:
     with pytest.raises(NotRepresentable, match=error):
-        DIALECT.encode_response(chat_request(path), [turn], CONTEXT)
-
-
-def test_broken_arguments_are_streamed_unchanged() -> None:
-    [*_, start, delta, _, _] = encode_documents(Turn((ToolCall("a", "f", '{"a":'),)), stream=True)
-
-    function = {"name": "f", "arguments": ""}
-    assert start == tool_call_event("start", 0, id="a", type="function", function=function)
-    assert delta == tool_call_event("delta", 0, function={"arguments": '{"a":'})
+        DIALECT.encode_response(chat_request(path), [turn], ENCODE_CONTEXT)
 
 
 def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     parts: tuple[Part, ...] = (Reasoning("Hm.", signature="c2VhbA=="), Refusal("No."))
     turn = Turn(parts, FinishReason.REFUSAL, usage=Usage(1, 2, total=3))
 
-    converted = DIALECT.representable_turns(chat_request(), [turn], CONTEXT)
+    converted = DIALECT.representable_turns(chat_request(), [turn], ENCODE_CONTEXT)
 
     assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
     assert converted.losses == (
@@ -306,9 +87,9 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     "status", [400, 401, 402, 403, 404, 418, 422, 429, 498, 499, 500, 501, 502, 503, 504, 529]
 )
 def test_each_error_status_has_a_default_message(status: int) -> None:
-    response = DIALECT.error_response(status, Failure(""), CONTEXT)
+    response = DIALECT.error_response(status, Failure(""), ENCODE_CONTEXT)
 
-    [body] = response_documents(response)
+    body = response_document(response)
     assert list(body) == ["id", "message"]
     assert body["message"]
     assert (response.head.status, response.codec_name) == (status, "whole")
@@ -317,11 +98,11 @@ def test_each_error_status_has_a_default_message(status: int) -> None:
 
 def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
     window = RateLimitWindow(limit=40, remaining=39, reset_s=1.5)
-    limited = replace(CONTEXT, account_limits=AccountLimits(window, window))
+    limited = replace(ENCODE_CONTEXT, account_limits=AccountLimits(window, window))
 
     response = DIALECT.error_response(429, Failure("slow down", "RATE"), limited, retry_after=1.2)
 
-    assert response_documents(response)[0]["error_type"] == "RATE"
+    assert response_document(response)["error_type"] == "RATE"
     headers = dict(response.head.headers)
     assert len(headers.pop("X-Debug-Trace-Id")) == 32
     assert headers == {
@@ -343,7 +124,7 @@ def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
 )
 def test_a_failure_becomes_an_http_error(failure: Failure, status: int) -> None:
     response = DIALECT.encode_response(
-        chat_request(), [Turn((Text("a"),), failure=failure)], CONTEXT
+        chat_request(), [Turn((Text("a"),), failure=failure)], ENCODE_CONTEXT
     )
 
     assert response.head.status == status
@@ -357,9 +138,7 @@ def _auxiliary_document(path: str, *headers: tuple[str, str], **body: Any) -> di
     assert response is not None
     assert DIALECT.completeness(response).is_complete
     assert DIALECT.decode_response(response) == ()
-    [document] = response_documents(response)
-    fields: dict[str, Any] = document
-    return fields
+    return response_document(response)
 
 
 def test_texts_have_a_vector_each() -> None:
@@ -411,13 +190,9 @@ def test_documents_rank_by_the_words_shared_with_the_query() -> None:
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
     first = _auxiliary_document(
-        "/v1/rerank",
-        SDK,
-        query="who made ruby",
-        documents=documents,
-        top_n=1,
+        "/v1/rerank", SDK, query="who made ruby", documents=documents, top_n=1,
         return_documents=True,
-    )
+    )  # fmt: skip
     assert [result["document"] for result in first["results"]] == [{"text": "Who made Ruby?"}]
 
 
@@ -425,14 +200,11 @@ def test_tokens_are_of_a_text_and_become_it_again() -> None:
     response = _auxiliary_document("/v1/tokenize", SDK, text="Grüße, 🌊!")
 
     assert "".join(response["token_strings"]) == "Grüße, 🌊!"
-    assert (
-        _auxiliary_document("/v1/detokenize", SDK, tokens=response["tokens"])["text"]
-        == "Grüße, 🌊!"
-    )
-    assert (
-        _auxiliary_document("/v1/detokenize", SDK, tokens=["a", -1, 2**40, 0xD800])["text"]
-        == "\ufffd" * 4
-    )
+    for tokens, text in (
+        (response["tokens"], "Grüße, 🌊!"),
+        (["a", -1, 2**40, 0xD800], "\ufffd" * 4),
+    ):
+        assert _auxiliary_document("/v1/detokenize", SDK, tokens=tokens)["text"] == text
 
 
 @given(st.text())
@@ -452,32 +224,22 @@ def test_any_numbers_are_tokens_of_something(numbers: list[int]) -> None:
 
 
 def test_the_models_are_those_that_are_listed() -> None:
-    headers: Headers = (SDK,)
-    listed = DIALECT.auxiliary_response(
-        Request("GET", "/v1/models", "", headers, b""), ENCODE_CONTEXT
-    )
-    single = DIALECT.auxiliary_response(
-        Request("GET", "/v1/models/small", "", headers, b""), ENCODE_CONTEXT
-    )
-    missing = DIALECT.auxiliary_response(
-        Request("GET", "/v1/models/tiny", "", headers, b""), ENCODE_CONTEXT
+    listed, single, missing = (
+        DIALECT.auxiliary_response(
+            Request("GET", f"/v1/models{name}", "", (SDK,), b""), ENCODE_CONTEXT
+        )
+        for name in ("", "/small", "/tiny")
     )
 
-    assert listed is not None
-    assert single is not None
+    names = [model["name"] for model in response_document(listed)["models"]]
+    assert names == ["small", "large"]
+    assert response_document(single)["name"] == "small"
     assert missing is not None
-    assert [model["name"] for model in response_documents(listed)[0]["models"]] == [
-        "small",
-        "large",
-    ]
-    assert response_documents(single)[0]["name"] == "small"
     assert missing.head.status == 404
     not_found = "not found, make sure the correct model ID was used and that you have access to the"
-    assert response_documents(missing)[0]["message"] == f"model 'tiny' {not_found} model."
-    assert (
-        response_documents(DIALECT.error_response(404, Failure(""), ENCODE_CONTEXT))[0]["message"]
-        == f"model {not_found} model."
-    )
+    assert response_document(missing)["message"] == f"model 'tiny' {not_found} model."
+    any_missing = DIALECT.error_response(404, Failure(""), ENCODE_CONTEXT)
+    assert response_document(any_missing)["message"] == f"model {not_found} model."
 
 
 @pytest.mark.parametrize("path", ["/v1/classify", "/v1/summarize"])
@@ -486,18 +248,12 @@ def test_unsupported_paths_are_answered_with_501(path: str) -> None:
 
     assert response is not None
     assert response.head.status == 501
-    assert path in response_documents(response)[0]["message"]
+    assert path in response_document(response)["message"]
 
 
 @each_row("path", [V2_CHAT, V1_CHAT, "/v1/generate", "/cohere/v2/chat"])
 def test_chats_and_completions_have_no_auxiliary_response(path: str) -> None:
     assert DIALECT.auxiliary_response(chat_request(path), ENCODE_CONTEXT) is None
-
-
-def test_a_gateway_path_is_encoded_as_cohere() -> None:
-    [*_, end] = encode_documents(Turn((Text("Hello"),)), "/cohere/v2/chat", stream=True)
-
-    assert end == message_end_event("COMPLETE") | {"delta": end["delta"]}
 
 
 def test_the_sample_request_is_a_chat_with_the_model() -> None:
