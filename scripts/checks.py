@@ -1,4 +1,4 @@
-"""The checks that `scripts/test` runs one after the other, and their results."""
+"""The checks that `scripts/test` runs, and their results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, STDOUT, CompletedProcess
 from typing import Final
 
 import bootstrap
@@ -27,15 +28,6 @@ class Check:
     """The argument of `scripts/test` that selects it; one without runs only if all checks do."""
     is_beside: bool = False
     """Whether it uses one core only, and so runs beside the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a check ended."""
-
-    exit_code: int
-    duration_s: float
-    output: str
 
 
 CHECKS: Final = (
@@ -106,27 +98,24 @@ def run_checks(bin_folder: Path, checks: Sequence[Check]) -> int:
 
     The output of one that runs beside the others follows theirs.
     """
+    beside = [check for check in checks if check.is_beside and len(checks) > 1]
     results = {}
     with futures.ThreadPoolExecutor() as threads:
-        beside = {
-            check: threads.submit(run_check, bin_folder, check)
-            for check in checks
-            if check.is_beside
-        }
+        running = {check: threads.submit(run_check, bin_folder, check, PIPE) for check in beside}
         for check in checks:
-            if not check.is_beside:
+            if check not in beside:
                 print_heading(check)
                 results[check] = run_check(bin_folder, check)
-        for check, future in beside.items():
-            results[check] = future.result()
+        for check in beside:
+            results[check] = running[check].result()
             print_heading(check)
-            print(results[check].output, end="")
+            print(results[check][0].stdout, end="")
     print()
     for check in checks:
-        exit_code = results[check].exit_code
-        verdict = "ok" if exit_code == 0 else f"FAILED ({exit_code})"
-        print(f"{check.name:8}{verdict:14}{results[check].duration_s:6.1f} s")
-    return 1 if any(result.exit_code for result in results.values()) else 0
+        finished, duration_s = results[check]
+        verdict = "ok" if finished.returncode == 0 else f"FAILED ({finished.returncode})"
+        print(f"{check.name:8}{verdict:14}{duration_s:6.1f} s")
+    return 1 if any(finished.returncode for finished, _ in results.values()) else 0
 
 
 def print_heading(check: Check) -> None:
@@ -134,16 +123,17 @@ def print_heading(check: Check) -> None:
     print(f"\n── {check.name}: {' '.join(check.command)}", flush=True)
 
 
-def run_check(bin_folder: Path, check: Check) -> Result:
-    """Run a check to its end; only one that runs beside others returns its output."""
+def run_check(
+    bin_folder: Path, check: Check, output: int | None = None
+) -> tuple[CompletedProcess[str], float]:
+    """Run a check to its end; returns how it ended, and how many seconds it took."""
     program, *arguments = check.command
     start = time.monotonic()
     finished = subprocess.run(
         (bin_folder / program, *arguments),
-        stdout=subprocess.PIPE if check.is_beside else None,
-        stderr=subprocess.STDOUT if check.is_beside else None,
+        stdout=output,
+        stderr=STDOUT if output else None,
         text=True,
         check=False,
     )
-    duration_s = time.monotonic() - start
-    return Result(finished.returncode, duration_s, finished.stdout or "")
+    return finished, time.monotonic() - start
