@@ -64,7 +64,7 @@ def test_a_folder_becomes_a_name_and_what_is_below_stays(text: str, after: str) 
     [
         "https://example.com/home/ann", "</root>", "/rooted", "/srv/root/x", "a/home/b",
         f"{TMP}/notes.txt", "the working directory is large", "cwd: here", "/usr/bin/env",
-        "/.claude", "///.claude", "C:\\\\\\.claude", "app/.claude",
+        "/.claude", "///.claude", "/./.claude", "C:\\.\\.claude", "app/.claude",
     ],
 )  # fmt: skip
 def test_a_path_that_is_no_run_folder_stays(text: str) -> None:

@@ -478,7 +478,7 @@ def _kind_by_folder(document: KeyDocument) -> dict[str, str]:
             before = text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()]
             quoted = _QUOTED_PATH.search(before)
             candidate = _PATH_DELIMITER.split(before)[-1] if quoted is None else quoted[1]
-            folder = _collapse_backslashes(candidate).rstrip("\\/")
+            folder = _collapse_backslashes(candidate).rstrip("/\\.")
             if _ABSOLUTE_PATH.match(folder) and not _ALIASED_PATH.search(before):
                 home_folders[folder] = None
         return text
