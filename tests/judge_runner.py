@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -152,14 +152,19 @@ async def _send_to_process(
     document = {"url": url, "asks": [asdict(request) for request in requests]}
     process.stdin.write(json.dumps(document).encode() + b"\n")
     responses: list[JudgeResponse] = []
-    async with asyncio.timeout(_TIMEOUT_S):
-        for request in requests:
-            line = await process.stdout.readline()
-            if not line:
-                stderr.seek(0)
-                raise AssertionError(f"a judge failed: {stderr.read().decode(errors='replace')}")
-            responses.append(JudgeResponse(**json.loads(line)))
-            assert responses[-1].id == request.id, "a judge left out a response"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_TIMEOUT_S):
+            for request in requests:
+                if not (line := await process.stdout.readline()):
+                    break
+                responses.append(JudgeResponse(**json.loads(line)))
+                assert responses[-1].id == request.id, "a judge left out a response"
+    if len(responses) < len(requests):
+        stderr.seek(0)
+        raise AssertionError(
+            f"no response to {requests[len(responses)].id}, and the judge printed: "
+            f"{stderr.read().decode(errors='replace')}"
+        )
     return responses
 
 
