@@ -290,7 +290,7 @@ def test_an_http_error_is_a_turn_with_a_failure_and_that_failure_the_error(
         (b'{"error":true,"message":"busy"}', Failure("busy")),
         (b"<html>", Failure("HTTP 418")),
         (
-            DIALECT.error_body(418, "cassette_not_found", "no cassette"),
+            b'{"message":"no cassette","error_type":"cassette_not_found"}',
             Failure("no cassette", "cassette_not_found"),
         ),
     ],
@@ -300,6 +300,13 @@ def test_only_decoded_other_http_errors(body: bytes, failure: Failure) -> None:
     assert DIALECT.decode_response(framed_response("whole", body, 418)) == (
         Turn((), failure=failure),
     )
+
+
+def test_the_proxys_own_error_has_coheres_shape() -> None:
+    assert json.loads(DIALECT.error_body(424, "cassette_not_found", "no cassette")) == {
+        "message": "no cassette",
+        "error_type": "cassette_not_found",
+    }
 
 
 VALUES = st.recursive(
