@@ -87,14 +87,16 @@ MESSAGES: dict[str, tuple[str, list[Fields], Fields, tuple[Part, ...]]] = {
         "", [{"refusal": "I"}, {"refusal": " won't."}], {"refusal": "I won't."},
         (Refusal("I won't."),),
     ),
-    "reasoning": (
-        "", [{"reasoning_content": "Hm."}, {"content": "Yes."}],
-        {"reasoning_content": "Hm.", "content": "Yes."}, (Reasoning("Hm."), Text("Yes.")),
-    ),
-    "reasoning of other servers": (
-        "vllm", [{"reasoning": "Hm."}, {"content": "Yes."}],
-        {"reasoning": "Hm.", "content": "Yes."}, (Reasoning("Hm."), Text("Yes.")),
-    ),
+    **{
+        f"reasoning in {field} of {provider or 'OpenAI'}": (
+            provider, [{field: "Hm."}, {"content": "Yes."}], {field: "Hm.", "content": "Yes."},
+            (Reasoning("Hm."), Text("Yes.")),
+        )
+        for provider, field in (
+            ("", "reasoning_content"), ("deepseek", "reasoning_content"), ("groq", "reasoning"),
+            ("vllm", "reasoning"),
+        )
+    },
     "Mistral's blocks": (
         "mistral", [{"content": [THINKING]}, {"content": "Yes."}],
         {"content": [THINKING, {"type": "text", "text": "Yes."}]},
@@ -194,6 +196,14 @@ def test_parts_become_deltas_and_a_message_and_these_the_parts(
         "role": "assistant", "content": None, "refusal": None, **message
     }  # fmt: skip
     assert decode_deltas(message, streamed=False) == parts
+
+
+def test_an_empty_span_is_encoded_without_indexes() -> None:
+    encoder = ChatMessageEncoder(provider_variant(""), token_pieces)
+    turn = Turn((Text("Hi", (Citation("u", "T", span=(2, 2)),)),))
+    assert encoder.encode_message(turn)["annotations"] == [
+        {"type": "url_citation", "url_citation": {"url": "u", "title": "T"}}
+    ]
 
 
 def test_reasoning_of_another_dialect_gets_the_type_and_the_index_of_a_detail() -> None:
