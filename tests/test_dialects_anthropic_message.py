@@ -288,6 +288,19 @@ def message(*content: Fields, stop_reason: str = "end_turn", **fields: Any) -> b
             + MESSAGE_STOP,
             id="a stream that is refused",
         ),
+        pytest.param(
+            replace(
+                ENDED, parts=(Text("Hi"),), finish=FinishReason.STOP_SEQUENCE,
+                finish_raw="stop_sequence", metadata=(("stop_sequence", "END"),),
+            ),
+            HI_EVENTS
+            + sse_event(
+                "message_delta", usage=USAGE,
+                delta={"stop_reason": "stop_sequence", "stop_sequence": "END"},
+            )
+            + MESSAGE_STOP,
+            id="a stream that ends at a stop sequence",
+        ),
         pytest.param(FAILED, HI_EVENTS + ERROR_EVENT, id="a stream with an error"),
         pytest.param(
             replace(

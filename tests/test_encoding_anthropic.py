@@ -126,6 +126,17 @@ def test_an_error_has_a_default_message_a_code_and_the_id_of_its_request() -> No
     assert encode_events(failure=Failure(""))[-1]["error"]["type"] == "api_error"
 
 
+def test_a_failed_stream_keeps_the_metadata_of_its_start_alone() -> None:
+    usage: Json = {"service_tier": "standard", "server_tool_use": {"web_search_requests": 1}}
+    metadata: Metadata = (("request_id", "req_1"), ("usage", usage), ("container", {"id": "c"}))
+    turn = Turn((Text("Hi"),), failure=BUSY, metadata=metadata)
+
+    (decoded,) = DIALECT.decode_response(
+        DIALECT.encode_response(STREAM_REQUEST, (turn,), ENCODE_CONTEXT)
+    )
+    assert decoded.metadata == (("request_id", "req_1"), ("usage", {"service_tier": "standard"}))
+
+
 def test_a_citation_of_another_format_is_a_page_or_a_document() -> None:
     page = Citation("u", quoted="It is.", span=(0, 3))
     document = Citation(title="Doc", metadata=typed("odd"))
