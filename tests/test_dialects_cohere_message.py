@@ -256,6 +256,13 @@ def test_each_finish_reason_is_decoded_and_sent_for_the_nearest_finishes(
             id="the text that is cited",
         ),
         pytest.param(
+            replace(RUBY_TURN, parts=(RUBY_TURN.parts[0], Text("Ruby is Ruby", tuple(
+                replace(citation, metadata=citation.metadata[3:]) for citation in RUBY_CITATIONS
+            )))),
+            RUBY_TURN,
+            id="the text that is cited, and the index of its block",
+        ),
+        pytest.param(
             replace(TURN, metadata=(*TURN.metadata, ("citations", [{"start": 0}, 7, {"type": 7}]))),
             TURN,
             id="citations of no type are left out",
