@@ -26,7 +26,7 @@ from cohere_streams import (
     v2_event,
     v2_stream,
 )
-from dialect_manners import ENCODE_CONTEXT, json_request
+from dialect_manners import SPLIT_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
@@ -44,7 +44,6 @@ from llm_proxy.turns import (
 )
 
 DIALECT = Cohere()
-CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: filter(None, (text[:3], text[3:])))
 TURN = Turn(
     (), FinishReason.STOP, "COMPLETE", Usage(500, 20, cache_read=448, reasoning=7), id="co-1",
     metadata=(
@@ -60,7 +59,7 @@ CALLS = (ToolCall("a", "weather", '{"city":"Rome"}'), ToolCall("b", "clock", "{}
 
 def encode_body(turn: Turn, *, stream: bool, path: str = "/v2/chat") -> bytes:
     request = json_request(path, model="command-a", stream=stream)
-    response = DIALECT.encode_response(request, [turn], CONTEXT)
+    response = DIALECT.encode_response(request, [turn], SPLIT_CONTEXT)
     content_type = "text/event-stream" if stream else "application/json"
     assert response.head.headers[0] == ("Content-Type", content_type)
     messages = framing.split_messages(response.codec_name, response.body)

@@ -13,7 +13,7 @@ import pytest
 
 import corpus
 from case_tables import each_row
-from dialect_manners import ENCODE_CONTEXT, json_request
+from dialect_manners import ENCODE_CONTEXT, SPLIT_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
@@ -162,7 +162,7 @@ CUT_AT_LIMIT = replace(CALLING, finish=FinishReason.LENGTH, finish_raw="length")
 def test_a_turn_becomes_documents_and_these_the_turn(
     path: str, stream: bool, turn: Turn, documents: list[Any]
 ) -> None:
-    context = replace(CONTEXT, split_text=lambda text: filter(None, (text[:3], text[3:])))
+    context = replace(CONTEXT, split_text=SPLIT_CONTEXT.split_text)
     response = DIALECT.encode_response(ollama_request(path, stream=stream), [turn], context)
 
     assert response_documents(response) == documents
