@@ -12,7 +12,7 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.framing.sse import parse_event
-from llm_proxy.turns import Json, Metadata, Part, Turn
+from llm_proxy.turns import Part, Turn
 
 Fields = Mapping[str, Any]
 
@@ -184,11 +184,6 @@ TOOLS_STREAM: Final = b"".join([
     MESSAGE_STOP,
 ])  # fmt: skip
 """Thinking, text and two tool calls, the second without arguments, and all fields around them."""
-
-
-def typed(kind: str, **fields: Json) -> Metadata:
-    """Metadata with a type."""
-    return (("type", kind), *fields.items())
 
 
 def event_documents(response: DialectResponse) -> list[dict[str, Any]]:

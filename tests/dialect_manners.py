@@ -44,6 +44,11 @@ def json_request(path: str, *headers: tuple[str, str], query: str = "", **body: 
     return Request("POST", path, query, headers, json.dumps(body).encode())
 
 
+def typed(kind: str, **fields: Json) -> Metadata:
+    """Metadata with a type."""
+    return (("type", kind), *fields.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Manner:
     """One form of a dialect's responses, and a request for it."""

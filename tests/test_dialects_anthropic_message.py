@@ -32,11 +32,10 @@ from anthropic_events import (
     sse_event,
     sse_response,
     text_delta,
-    typed,
     whole_response,
 )
 from case_tables import each_row
-from dialect_manners import SPLIT_CONTEXT
+from dialect_manners import SPLIT_CONTEXT, typed
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.framing.sse import parse_event

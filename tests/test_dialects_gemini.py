@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
-from dialect_manners import SPLIT_CONTEXT
+from dialect_manners import SPLIT_CONTEXT, typed
 from linear_time import assert_linear
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
@@ -347,10 +347,6 @@ def document(*candidates: dict[str, Any], **fields: object) -> dict[str, Any]:
 
 def ended(*parts: Part, **metadata: Json) -> Turn:
     return replace(HELLO, parts=parts, usage=None, metadata=tuple(metadata.items()))
-
-
-def typed(kind: str, **fields: Json) -> Metadata:
-    return (("type", kind), *fields.items())
 
 
 SIGNED: Metadata = (("thoughtSignature", "c2ln"),)

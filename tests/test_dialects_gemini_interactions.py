@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corpus
 from case_tables import each_row
 from corpus_framing import with_framing
-from dialect_manners import ENCODE_CONTEXT, SPLIT_CONTEXT
+from dialect_manners import ENCODE_CONTEXT, SPLIT_CONTEXT, typed
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
@@ -244,10 +244,6 @@ def test_a_stream_cut_before_its_completed_event_is_incomplete(cut: int) -> None
 
 def ended(*parts: Part, finish: FinishReason = FinishReason.STOP, raw: str = "completed") -> Turn:
     return replace(HELLO, parts=parts, finish=finish, finish_raw=raw)
-
-
-def typed(kind: str, **fields: Json) -> Metadata:
-    return (("type", kind), *fields.items())
 
 
 def output(*content: Any) -> dict[str, Any]:

@@ -20,10 +20,9 @@ from anthropic_events import (
     encode_events,
     encode_message,
     event_documents,
-    typed,
 )
 from case_tables import each_row
-from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES
+from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES, typed
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
