@@ -209,8 +209,8 @@ def encode_message(*parts: Part, **turn_fields: Any) -> dict[str, Any]:
     return document
 
 
-def block_and_deltas(events: list[dict[str, Any]], index: int = 0) -> list[dict[str, Any]]:
-    """The `content_block` that starts a block, and its deltas."""
-    block_events = [event for event in events if event.get("index") == index]
-    assert block_events[-1] == {"type": "content_block_stop", "index": index}
+def block_and_deltas(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The `content_block` that starts the first block, and its deltas."""
+    block_events = [event for event in events if event.get("index") == 0]
+    assert block_events[-1] == {"type": "content_block_stop", "index": 0}
     return [block_events[0]["content_block"], *(event["delta"] for event in block_events[1:-1])]

@@ -144,6 +144,6 @@ def framed_response(codec: str, body: bytes, status: int = 200) -> DialectRespon
     return DialectResponse(response_head(status), codec, framing.split_messages(codec, body))
 
 
-def json_response(document: object, status: int = 200) -> DialectResponse:
+def json_response(document: object) -> DialectResponse:
     """A response of one JSON document."""
-    return framed_response("whole", compact_json(document), status)
+    return framed_response("whole", compact_json(document))

@@ -49,10 +49,8 @@ WEATHER: Final = ToolCall("", "get_weather", '{"city":"Rome"}')
 USAGE: Final = Usage(input=9, output=4, total=16, reasoning=3)
 
 
-def encode(
-    turn: Turn, request: Request = STREAM, context: EncodeContext = ENCODE_CONTEXT
-) -> DialectResponse:
-    return DIALECT.encode_response(request, (turn,), context)
+def encode(turn: Turn, request: Request = STREAM) -> DialectResponse:
+    return DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT)
 
 
 def chunks(response: DialectResponse) -> list[dict[str, Any]]:

@@ -56,17 +56,15 @@ def encode_events(turn: Turn, request: Request | None = None) -> list[Event]:
     return events(DIALECT.encode_response(request or responses_request(), (turn,), ENCODE_CONTEXT))
 
 
-def document(turn: Turn, **body: Any) -> dict[str, Any]:
-    response = DIALECT.encode_response(
-        responses_request(stream=False, **body), (turn,), ENCODE_CONTEXT
-    )
+def document(turn: Turn) -> dict[str, Any]:
+    response = DIALECT.encode_response(responses_request(stream=False), (turn,), ENCODE_CONTEXT)
     response_document: dict[str, Any] = json.loads(response.framed_messages[0])
     return response_document
 
 
-def convert_parts(*parts: Part, finish: FinishReason | None = None, **body: Any) -> Turn:
+def convert_parts(*parts: Part, finish: FinishReason | None = None) -> Turn:
     [turn] = DIALECT.representable_turns(
-        responses_request(**body), [Turn(parts, finish)], ENCODE_CONTEXT
+        responses_request(), [Turn(parts, finish)], ENCODE_CONTEXT
     ).turns
     return turn
 
