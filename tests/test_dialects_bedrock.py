@@ -21,10 +21,8 @@ from bedrock_streams import (
     Event,
     converse_stream,
     delta,
-    encode_response,
     event,
     exception_frame,
-    invoke_request,
     invoke_stream,
     start,
     stop,
@@ -38,7 +36,7 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
-from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Turn
 
 END: Final[Event] = ("messageStop", {"stopReason": "end_turn"})
 USAGE_EVENT: Final[Event] = (
@@ -59,10 +57,28 @@ TOOLS: Final = converse_stream(
     USAGE_EVENT,
 )
 CHAT: Final = converse_stream(BEGIN, delta(0, text="Hello"), stop(0), END, USAGE_EVENT)
-HELLO: Final = Turn((Text("Hello"),), FinishReason.STOP, usage=Usage(9, 2))
-CLAUDE, NOVA = (
-    encode_response(invoke_request(model), HELLO).body
-    for model in ("us.anthropic.claude-sonnet-4-5", "us.amazon.nova-lite-v1:0")
+CLAUDE: Final = invoke_stream(
+    {
+        "type": "message_start",
+        "message": {"id": "msg_1", "model": "claude", "content": [], "usage": {"input_tokens": 9}},
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop", METRICS_FIELD: METRICS},
+)
+NOVA: Final = invoke_stream(
+    {"messageStart": {"role": "assistant"}},
+    {"contentBlockDelta": {"delta": {"text": "Hel"}, "contentBlockIndex": 0}},
+    {"contentBlockStop": {"contentBlockIndex": 0}},
+    {"contentBlockDelta": {"delta": {"text": "lo"}, "contentBlockIndex": 1}},
+    {"contentBlockStop": {"contentBlockIndex": 1}},
+    {"messageStop": {"stopReason": "end_turn"}},
+    {
+        "metadata": {"usage": {"inputTokens": 9, "outputTokens": 2}, "metrics": {}, "trace": {}},
+        METRICS_FIELD: METRICS,
+    },
 )
 STREAMS: Final = {"converse": CHAT, "tools": TOOLS, "claude": CLAUDE, "nova": NOVA}
 for_each_stream = each_row("body", STREAMS.values(), ids=STREAMS.keys())
