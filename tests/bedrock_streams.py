@@ -46,10 +46,11 @@ def converse_stream(*events: Event) -> bytes:
     return b"".join(event(name, payload) for name, payload in events)
 
 
-def invoke_stream(*events: Any) -> bytes:
-    """A body of InvokeModelWithResponseStream."""
+def invoke_stream(*events: Any, **padding: str) -> bytes:
+    """A body of InvokeModelWithResponseStream, with this padding beside each event."""
     return b"".join(
-        event("chunk", {"bytes": base64.b64encode(orjson.dumps(item)).decode()}) for item in events
+        event("chunk", {"bytes": base64.b64encode(orjson.dumps(item)).decode(), **padding})
+        for item in events
     )
 
 

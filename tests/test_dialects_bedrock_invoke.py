@@ -273,7 +273,8 @@ def test_a_turn_becomes_events_or_a_document_in_the_makers_format_and_both_becom
 def test_only_decoded_other_completions(
     document: dict[str, Any], finish: FinishReason, usage: Usage | None
 ) -> None:
-    for response in (whole_response(document), stream_response(invoke_stream(document))):
+    stream = invoke_stream(document, p="abc")  # padded like real ones
+    for response in (whole_response(document), stream_response(stream)):
         turn = decode_turn(response)
         assert (turn.text, turn.finish, turn.usage) == ("Hi", finish, usage)
         assert DIALECT.completeness(response).is_complete
