@@ -129,7 +129,7 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 @each_row(
-    ("model", "turn", "events", "document"),
+    ("model", "turn", "events", "document", "total", "cache_counts"),
     [
         pytest.param(
             CLAUDE, CLAUDE_TURN,
@@ -162,6 +162,7 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
                 ],
                 **CLAUDE_END, "usage": CLAUDE_COUNTS,
             },
+            None, {},
             id="Claude, as on Anthropic's API",
         ),
         pytest.param(
@@ -188,18 +189,20 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
                 "stopReason": "tool_use",
                 "usage": {"inputTokens": 9, "outputTokens": 2, "totalTokens": 11, **CACHE_COUNTS},
             },
+            11, CACHE_COUNTS,
             id="Nova, with a block per piece of text",
         ),
         pytest.param(
             LLAMA, HI, [llama("Hi"), llama(" there"), llama("", 9, 2, "length")],
             llama("Hi there", 9, 2, "length"),
+            None, {},
             id="Llama",
         ),
         *(
             pytest.param(
                 model, replace(HI, finish=FinishReason.STOP, finish_raw="stop"),
                 completions(name, ("Hi", None), (" there", None), ("", "stop")),
-                *completions(name, ("Hi there", "stop")),
+                *completions(name, ("Hi there", "stop")), None, {},
                 id=model,
             )
             for model, name in ((MISTRAL, "outputs"), ("us.deepseek.r1-v1:0", "choices"))
@@ -212,10 +215,11 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
                 {"is_finished": True, "event_type": "stream-end", "finish_reason": "MAX_TOKENS"},
             ],
             {"text": "Hi there", "finish_reason": "MAX_TOKENS", "chat_history": []},
+            None, {},
             id="Command R",
         ),
         *(
-            pytest.param(model, CALLING, *chat_bodies(finish_field), id=model)
+            pytest.param(model, CALLING, *chat_bodies(finish_field), 11, {}, id=model)
             for model, finish_field in (
                 (GPT, "finish_reason"), ("qwen.qwen3-32b-v1:0", "finish_reason"),
                 ("mistral.mistral-large-2407-v1:0", "stop_reason"),
@@ -224,11 +228,15 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_a_turn_becomes_events_or_a_document_in_the_makers_format_and_both_become_the_turn(
-    model: str, turn: Turn, events: list[Any], document: Any
+    model: str,
+    turn: Turn,
+    events: list[Any],
+    document: Any,
+    total: int | None,
+    cache_counts: dict[str, int],
 ) -> None:
     counted = {name: count for name, count in METRICS.items() if name.endswith("Count")}
-    cached = CACHE_COUNTS if turn is NOVA_TURN else {}
-    metrics = {**counted, **cached, **METRICS}
+    metrics = {**counted, **cache_counts, **METRICS}
     *earlier, last = events
     unnamed = replace(turn, finish_raw="")  # which each format names itself
     streamed = encode_response(invoke_request(model), unnamed)
@@ -238,8 +246,8 @@ def test_a_turn_becomes_events_or_a_document_in_the_makers_format_and_both_becom
     assert DIALECT.completeness(streamed).is_complete
     assert decode_turn(streamed) == replace(turn, metadata=((METRICS_FIELD, metrics),))
     assert whole.body == orjson.dumps(document)
-    total = 11 if b"total" in whole.body else None  # which a stream has not
-    assert decode_turn(whole) == replace(turn, usage=replace(turn.usage or Usage(), total=total))
+    usage = replace(turn.usage or Usage(), total=total)  # which only some documents have
+    assert decode_turn(whole) == replace(turn, usage=usage)
 
 
 @each_row(
