@@ -445,31 +445,30 @@ def test_choices_without_an_index_go_by_their_place() -> None:
 
 
 @each_row(
-    ("raw", "finish", "is_sent"),
+    ("raw", "finish", "sent_raws"),
     [
-        ("stop", FinishReason.STOP, True),
-        ("eos", FinishReason.STOP, False),
-        ("length", FinishReason.LENGTH, True),
-        ("model_length", FinishReason.CONTEXT_FULL, False),
-        ("tool_calls", FinishReason.TOOL_CALLS, False),
-        ("function_call", FinishReason.TOOL_CALLS, False),
-        ("content_filter", FinishReason.CONTENT_FILTER, True),
-        ("error", FinishReason.ERROR, True),
-        ("abort", FinishReason.OTHER, True),
+        ("stop", FinishReason.STOP, ["stop", ""]),
+        ("eos", FinishReason.STOP, []),
+        ("length", FinishReason.LENGTH, ["length", ""]),
+        ("model_length", FinishReason.CONTEXT_FULL, []),
+        ("tool_calls", FinishReason.TOOL_CALLS, []),
+        ("function_call", FinishReason.TOOL_CALLS, []),
+        ("content_filter", FinishReason.CONTENT_FILTER, ["content_filter", ""]),
+        ("error", FinishReason.ERROR, ["error", ""]),
+        ("abort", FinishReason.OTHER, ["abort"]),
     ],
 )
 def test_finish_reasons_become_finish_values_and_these_the_finish_reasons(
-    raw: str, finish: FinishReason, is_sent: bool
+    raw: str, finish: FinishReason, sent_raws: list[str]
 ) -> None:
     (turn,) = DIALECT.decode_response(stream_response(chunks(*DELTAS, finish=raw)))
     assert turn == replace(UNCOUNTED, finish=finish, finish_raw=raw)
 
-    if is_sent:
-        for finish_raw in {raw, raw if finish is FinishReason.OTHER else ""}:
-            encoded = DIALECT.encode_response(
-                make_request(stream=True), [replace(turn, finish_raw=finish_raw)], ENCODE_CONTEXT
-            )
-            assert encoded.body == chunks(*DELTAS, finish=raw) + DONE
+    for sent_raw in sent_raws:
+        encoded = DIALECT.encode_response(
+            make_request(stream=True), [replace(turn, finish_raw=sent_raw)], ENCODE_CONTEXT
+        )
+        assert encoded.body == chunks(*DELTAS, finish=raw) + DONE
 
 
 @pytest.mark.parametrize("raw", ["", None])

@@ -555,19 +555,25 @@ def test_a_text_refusal_and_annotations_of_a_truncated_stream_are_decoded() -> N
 
 
 @each_row(
-    ("finish", "raw", "status", "reason"),
+    ("finish", "raw", "status", "reason", "sent_raws"),
     [
-        (FinishReason.STOP, "completed", "completed", ""),
-        (FinishReason.LENGTH, "max_output_tokens", "incomplete", "max_output_tokens"),
-        (FinishReason.CONTENT_FILTER, "content_filter", "incomplete", "content_filter"),
-        (FinishReason.ERROR, "failed", "failed", ""),
-        (FinishReason.OTHER, "cancelled", "cancelled", ""),
-        (FinishReason.OTHER, "incomplete", "incomplete", ""),
-        (FinishReason.OTHER, "tired", "incomplete", "tired"),
+        (FinishReason.STOP, "completed", "completed", "", ["completed", ""]),
+        (
+            FinishReason.LENGTH, "max_output_tokens", "incomplete", "max_output_tokens",
+            ["max_output_tokens", ""],
+        ),
+        (
+            FinishReason.CONTENT_FILTER, "content_filter", "incomplete", "content_filter",
+            ["content_filter", ""],
+        ),
+        (FinishReason.ERROR, "failed", "failed", "", ["failed", ""]),
+        (FinishReason.OTHER, "cancelled", "cancelled", "", ["cancelled"]),
+        (FinishReason.OTHER, "incomplete", "incomplete", "", ["incomplete"]),
+        (FinishReason.OTHER, "tired", "incomplete", "tired", ["tired"]),
     ],
-)
+)  # fmt: skip
 def test_finish_values_become_statuses_and_these_the_finish_values(
-    finish: FinishReason, raw: str, status: str, reason: str
+    finish: FinishReason, raw: str, status: str, reason: str, sent_raws: list[str]
 ) -> None:
     expected = response(
         status, incomplete_details={"reason": reason} if reason else None, usage=COUNTS
@@ -575,8 +581,8 @@ def test_finish_values_become_statuses_and_these_the_finish_values(
     (turn,) = DIALECT.decode_response(document(**expected))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
-    for finish_raw in {raw, raw if finish is FinishReason.OTHER else ""}:
-        encoded = replace(turn, finish_raw=finish_raw)
+    for sent_raw in sent_raws:
+        encoded = replace(turn, finish_raw=sent_raw)
         (*_, last) = DIALECT.encode_response(
             make_request(stream=True), [encoded], ENCODE_CONTEXT
         ).framed_messages
