@@ -557,7 +557,9 @@ SOURCES = {
 def test_turns_become_documents_and_these_the_turns(
     request_: Request, turns: tuple[Turn, ...], documents: list[Any]
 ) -> None:
-    for request in (request_, replace(request_, query="")):  # as events, and as an array
+    queries = ["alt=sse", ""] if DIALECT.streams(request_) else [""]  # as events, and as an array
+    for query in queries:
+        request = replace(request_, query=query)
         response = DIALECT.encode_response(request, turns, SPLIT_CONTEXT)
         assert response_documents(response) == documents
         assert DIALECT.decode_response(response) == turns
