@@ -196,7 +196,7 @@ CITATIONS: Final[tuple[tuple[Citation, Fields], ...]] = (
         ),
     ],
 )  # fmt: skip
-def test_a_part_becomes_a_block_and_the_block_this_part(
+def test_parts_and_blocks_convert_in_both_directions(
     part: Part, block: Fields, streamed: list[Fields]
 ) -> None:
     streamed = streamed or [block]  # a block that is whole at its start
@@ -356,15 +356,15 @@ def message(*content: Fields, stop_reason: str = "end_turn", **fields: Any) -> b
         ),
     ],
 )  # fmt: skip
-def test_a_turn_becomes_a_response_and_the_response_this_turn(turn: Turn, body: bytes) -> None:
+def test_turns_and_responses_convert_in_both_directions(turn: Turn, body: bytes) -> None:
     is_stream = body.startswith(b"event:")
-    given = sse_response(body) if is_stream else whole_response(body)
+    provider_response = sse_response(body) if is_stream else whole_response(body)
     response = DIALECT.encode_response(
         STREAM_REQUEST if is_stream else WHOLE_REQUEST, (turn,), SPLIT_CONTEXT
     )
 
-    assert response_documents(response) == response_documents(given)
-    assert DIALECT.decode_response(given) == (turn,)
+    assert response_documents(response) == response_documents(provider_response)
+    assert DIALECT.decode_response(provider_response) == (turn,)
 
 
 def response_documents(response: DialectResponse) -> list[Any]:
@@ -387,7 +387,7 @@ def response_documents(response: DialectResponse) -> list[Any]:
         ("something_new", FinishReason.OTHER),
     ],
 )
-def test_a_stop_reason_becomes_a_finish_and_the_finish_this_reason(
+def test_stop_reasons_and_finishes_convert_in_both_directions(
     raw: str, finish: FinishReason
 ) -> None:
     (turn,) = DIALECT.decode_response(whole_response(message(stop_reason=raw)))

@@ -105,11 +105,11 @@ def text_block(first: str, rest: str) -> Block:
 
 
 def result_block(call_id: str, contents: list[Any], **fields: str) -> Block:
-    given = {"toolUseId": call_id, **fields}
+    result = {"toolUseId": call_id, **fields}
     return (
-        {"toolResult": given},
+        {"toolResult": result},
         [{"toolResult": contents}],
-        {"toolResult": {**given, "content": contents}},
+        {"toolResult": {**result, "content": contents}},
     )
 
 
@@ -180,7 +180,7 @@ def result_block(call_id: str, contents: list[Any], **fields: str) -> Block:
                 (
                     {},
                     [{"text": "It"}, {"text": " is fun"},
-                     *({"citation": each} for each in CITATIONS)],
+                     *({"citation": citation} for citation in CITATIONS)],
                     {"citationsContent": {
                         "content": [{"text": "It is fun"}], "citations": CITATIONS,
                     }},
@@ -207,14 +207,14 @@ def result_block(call_id: str, contents: list[Any], **fields: str) -> Block:
         ),
     ],
 )  # fmt: skip
-def test_parts_become_blocks_and_the_blocks_these_parts(
+def test_parts_and_blocks_convert_in_both_directions(
     parts: tuple[Part, ...], blocks: list[Block]
 ) -> None:
     turn = replace(TURN, parts=parts)
     events: list[Event] = [BEGIN]
     for index, (begun, deltas, _) in enumerate(blocks):
         events += [start(index, **begun)] if begun else []
-        events += [delta(index, **each) for each in deltas]
+        events += [delta(index, **fields) for fields in deltas]
         events.append(stop(index))
     end = {"usage": {**COUNTS, **MORE_COUNTS}, **END}
     stream = converse_stream(*events, ("messageStop", STOP), ("metadata", end))
@@ -227,6 +227,64 @@ def test_parts_become_blocks_and_the_blocks_these_parts(
         assert decode_turn(response) == turn
         assert convert(request, turn) == ConvertedResponseTurns((turn,), ())
         assert DIALECT.completeness(response).is_complete
+
+
+@each_row(
+    ("reason", "finish", "sent_for"),
+    [
+        ("end_turn", FinishReason.STOP, (FinishReason.STOP, FinishReason.PAUSED)),
+        ("stop_sequence", FinishReason.STOP_SEQUENCE, (FinishReason.STOP_SEQUENCE,)),
+        ("max_tokens", FinishReason.LENGTH, (FinishReason.LENGTH,)),
+        ("tool_use", FinishReason.TOOL_CALLS, (FinishReason.TOOL_CALLS,)),
+        ("guardrail_intervened", FinishReason.CONTENT_FILTER, ()),
+        ("content_filtered", FinishReason.CONTENT_FILTER, (FinishReason.CONTENT_FILTER,)),
+        ("refusal", FinishReason.REFUSAL, (FinishReason.REFUSAL,)),
+        ("model_context_window_exceeded", FinishReason.CONTEXT_FULL, (FinishReason.CONTEXT_FULL,)),
+        ("malformed_tool_use", FinishReason.ERROR, ()),
+        ("malformed_model_output", FinishReason.ERROR, (FinishReason.ERROR,)),
+        ("brand_new", FinishReason.OTHER, ()),
+    ],
+)
+def test_each_stop_reason_is_decoded_and_sent_for_the_nearest_finishes(
+    reason: str, finish: FinishReason, sent_for: tuple[FinishReason, ...]
+) -> None:
+    turn = decode_turn(stream_response(converse_stream(("messageStop", {"stopReason": reason}))))
+    assert (turn.finish, turn.finish_raw) == (finish, reason)
+    for request in (STREAM, WHOLE):
+        for sent in sent_for:
+            assert decode_turn(encode_response(request, Turn((), sent))).finish_raw == reason
+
+
+@each_row(
+    ("failure", "sent"),
+    [
+        (Failure("no", "throttlingException"), Failure("no", "throttlingException")),
+        (Failure("no", "ThrottlingException"), Failure("no", "throttlingException")),
+        (
+            Failure("no", "modelStreamErrorException", "424"),
+            Failure("no", "modelStreamErrorException", "424"),
+        ),
+        (Failure("no", "validationException", "400"), Failure("no", "validationException")),
+        (Failure("no", "modelTimeoutException"), Failure("no", "modelStreamErrorException")),
+        (Failure("no", "weird", "E7"), Failure("no", "modelStreamErrorException")),
+        (Failure("", "weird"), Failure("weird", "modelStreamErrorException")),
+    ],
+)
+def test_a_failure_amid_a_stream_is_an_exception_that_clients_know(
+    failure: Failure, sent: Failure
+) -> None:
+    status = {"originalStatusCode": int(sent.code)} if sent.code else {}
+    stream = converse_stream(
+        BEGIN, delta(0, text="He"), delta(0, text="l"), stop(0)
+    ) + exception_frame(sent.type, message=sent.message, **status)
+    response = encode_response(STREAM, Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2)))
+
+    assert response.body == stream
+    assert decode_turn(stream_response(stream)) == Turn((Text("Hel"),), failure=sent)
+    assert DIALECT.completeness(response).is_complete
+
+
+# What only the encoder does.
 
 
 @each_request
@@ -274,7 +332,7 @@ def test_parts_become_blocks_and_the_blocks_these_parts(
         ),
     ],
 )  # fmt: skip
-def test_only_encoded_parts_that_become_others(
+def test_parts_that_converse_lacks_become_others(
     request_: Request, parts: tuple[Part, ...], decoded: tuple[Part, ...], losses: tuple[str, ...]
 ) -> None:
     turn = Turn(parts, FinishReason.STOP)
@@ -282,6 +340,9 @@ def test_only_encoded_parts_that_become_others(
     assert converted.losses == losses
     assert decode_turn(encode_response(request_, turn)) == converted.turns[0]
     assert converted.turns[0].parts == decoded
+
+
+# What Bedrock sends and the encoder does not.
 
 
 def converse_document(*content: dict[str, Any]) -> DialectResponse:
@@ -347,71 +408,16 @@ LINKED_TEXT: Final = Text(
         ),
     ],
 )  # fmt: skip
-def test_only_decoded_other_forms_of_parts(
+def test_other_forms_of_parts_are_decoded(
     response: DialectResponse, parts: tuple[Part, ...]
 ) -> None:
     assert decode_turn(response).parts == parts
 
 
-def test_only_decoded_usage_without_what_is_empty() -> None:
+def test_usage_is_decoded_without_what_is_empty() -> None:
     counts = {"inputTokens": 9, "serverToolUsage": {}, **MORE_COUNTS}
     turn = decode_turn(whole_response({"output": {}, "usage": counts}))
     assert (turn.usage, turn.metadata) == (Usage(9), (("usage", MORE_COUNTS),))
-
-
-@each_row(
-    ("reason", "finish", "sent_for"),
-    [
-        ("end_turn", FinishReason.STOP, (FinishReason.STOP, FinishReason.PAUSED)),
-        ("stop_sequence", FinishReason.STOP_SEQUENCE, (FinishReason.STOP_SEQUENCE,)),
-        ("max_tokens", FinishReason.LENGTH, (FinishReason.LENGTH,)),
-        ("tool_use", FinishReason.TOOL_CALLS, (FinishReason.TOOL_CALLS,)),
-        ("guardrail_intervened", FinishReason.CONTENT_FILTER, ()),
-        ("content_filtered", FinishReason.CONTENT_FILTER, (FinishReason.CONTENT_FILTER,)),
-        ("refusal", FinishReason.REFUSAL, (FinishReason.REFUSAL,)),
-        ("model_context_window_exceeded", FinishReason.CONTEXT_FULL, (FinishReason.CONTEXT_FULL,)),
-        ("malformed_tool_use", FinishReason.ERROR, ()),
-        ("malformed_model_output", FinishReason.ERROR, (FinishReason.ERROR,)),
-        ("brand_new", FinishReason.OTHER, ()),
-    ],
-)
-def test_each_stop_reason_is_decoded_and_sent_for_the_nearest_finishes(
-    reason: str, finish: FinishReason, sent_for: tuple[FinishReason, ...]
-) -> None:
-    turn = decode_turn(stream_response(converse_stream(("messageStop", {"stopReason": reason}))))
-    assert (turn.finish, turn.finish_raw) == (finish, reason)
-    for request in (STREAM, WHOLE):
-        for sent in sent_for:
-            assert decode_turn(encode_response(request, Turn((), sent))).finish_raw == reason
-
-
-@each_row(
-    ("failure", "sent"),
-    [
-        (Failure("no", "throttlingException"), Failure("no", "throttlingException")),
-        (Failure("no", "ThrottlingException"), Failure("no", "throttlingException")),
-        (
-            Failure("no", "modelStreamErrorException", "424"),
-            Failure("no", "modelStreamErrorException", "424"),
-        ),
-        (Failure("no", "validationException", "400"), Failure("no", "validationException")),
-        (Failure("no", "modelTimeoutException"), Failure("no", "modelStreamErrorException")),
-        (Failure("no", "weird", "E7"), Failure("no", "modelStreamErrorException")),
-        (Failure("", "weird"), Failure("weird", "modelStreamErrorException")),
-    ],
-)
-def test_a_failure_amid_a_stream_is_an_exception_that_clients_know(
-    failure: Failure, sent: Failure
-) -> None:
-    status = {"originalStatusCode": int(sent.code)} if sent.code else {}
-    stream = converse_stream(
-        BEGIN, delta(0, text="He"), delta(0, text="l"), stop(0)
-    ) + exception_frame(sent.type, message=sent.message, **status)
-    response = encode_response(STREAM, Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2)))
-
-    assert response.body == stream
-    assert decode_turn(stream_response(stream)) == Turn((Text("Hel"),), failure=sent)
-    assert DIALECT.completeness(response).is_complete
 
 
 @each_row(
@@ -437,5 +443,5 @@ def test_a_failure_amid_a_stream_is_an_exception_that_clients_know(
         ),
     ],
 )  # fmt: skip
-def test_only_decoded_a_failure_alone(stream: bytes, failure: Failure) -> None:
+def test_a_failure_alone_is_decoded(stream: bytes, failure: Failure) -> None:
     assert DIALECT.decode_response(stream_response(stream)) == (Turn((), failure=failure),)

@@ -71,7 +71,7 @@ CLAUDE_COUNTS: Final = {"input_tokens": 9, "output_tokens": 2}
 def claude_block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[Any]:
     return [
         {"type": "content_block_start", "index": index, "content_block": block},
-        *({"type": "content_block_delta", "index": index, "delta": each} for each in deltas),
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
         {"type": "content_block_stop", "index": index},
     ]
 
@@ -79,7 +79,7 @@ def claude_block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> 
 def nova_block(index: int, *deltas: dict[str, Any]) -> list[Any]:
     position = {"contentBlockIndex": index}
     return [
-        *({"contentBlockDelta": {**position, "delta": each}} for each in deltas),
+        *({"contentBlockDelta": {**position, "delta": delta}} for delta in deltas),
         {"contentBlockStop": position},
     ]
 
@@ -117,8 +117,8 @@ def chat_bodies(finish_field: str) -> tuple[list[Any], dict[str, Any]]:
     }  # fmt: skip
     return (
         [
-            *(chat("chat.completion.chunk", **{"delta": each, finish_field: None})
-              for each in deltas),
+            *(chat("chat.completion.chunk", **{"delta": delta, finish_field: None})
+              for delta in deltas),
             chat("chat.completion.chunk", **{"delta": {}, finish_field: "tool_calls"}),
         ],
         {
@@ -250,6 +250,9 @@ def test_a_turn_becomes_events_or_a_document_in_the_makers_format_and_both_becom
     assert decode_turn(whole) == replace(turn, usage=usage)
 
 
+# What Bedrock sends and the encoder does not.
+
+
 @each_row(
     ("document", "finish", "usage"),
     [
@@ -278,7 +281,7 @@ def test_a_turn_becomes_events_or_a_document_in_the_makers_format_and_both_becom
         ),
     ],
 )  # fmt: skip
-def test_only_decoded_other_completions(
+def test_completions_that_are_never_encoded_are_decoded(
     document: dict[str, Any], finish: FinishReason, usage: Usage | None
 ) -> None:
     stream = invoke_stream(document, p="abc")  # padded like real ones
@@ -288,18 +291,18 @@ def test_only_decoded_other_completions(
         assert DIALECT.completeness(response).is_complete
 
 
-def test_only_decoded_counts_of_an_earlier_piece_are_kept() -> None:
+def test_counts_of_an_earlier_piece_are_kept() -> None:
     pieces = ({"generation": "Hel", "prompt_token_count": 9}, {"generation": "lo"})
     turn = decode_turn(stream_response(invoke_stream(*pieces)))
     assert (turn.parts, turn.finish, turn.usage) == ((Text("Hello"),), None, Usage(input=9))
 
 
-def test_only_decoded_a_lone_surrogate_in_a_stop_reason_is_replaced() -> None:
+def test_a_lone_surrogate_in_a_stop_reason_is_replaced() -> None:
     turn = decode_turn(whole_response(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
     assert (turn.finish, turn.finish_raw) == (FinishReason.OTHER, "st\N{REPLACEMENT CHARACTER}")
 
 
-def test_only_decoded_several_choices_are_several_turns() -> None:
+def test_several_choices_are_several_turns() -> None:
     choices_document = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
     assert DIALECT.decode_response(whole_response(choices_document)) == (
         Turn((Text("a"),), FinishReason.STOP, "COMPLETE"),
@@ -308,7 +311,7 @@ def test_only_decoded_several_choices_are_several_turns() -> None:
     assert not DIALECT.completeness(stream_response(invoke_stream(choices_document))).is_complete
 
 
-def test_only_decoded_usage_in_headers_if_the_body_has_none() -> None:
+def test_usage_is_in_headers_if_the_body_has_none() -> None:
     headers = (
         ("X-Amzn-Bedrock-Input-Token-Count", "9"),
         ("X-Amzn-Bedrock-Output-Token-Count", "many"),
@@ -327,6 +330,9 @@ def test_the_time_of_a_chunk_is_the_same_however_many_choices_are_open() -> None
 
     assert decode(100) == "a" * 100
     assert_linear(decode, 3000)
+
+
+# What only the encoder does.
 
 
 @pytest.mark.parametrize("model", [CLAUDE, MISTRAL])

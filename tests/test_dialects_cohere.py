@@ -296,7 +296,7 @@ def test_an_http_error_is_a_turn_with_a_failure_and_that_failure_the_error(
     ],
     ids=["a gateway's", "another gateway's", "a flag", "a page", "the proxy's own"],
 )
-def test_only_decoded_other_http_errors(body: bytes, failure: Failure) -> None:
+def test_other_http_errors_are_decoded(body: bytes, failure: Failure) -> None:
     assert DIALECT.decode_response(framed_response("whole", body, 418)) == (
         Turn((), failure=failure),
     )
@@ -372,7 +372,7 @@ def test_every_recorded_response_is_complete_and_decoded() -> None:
         response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         assert DIALECT.completeness(response).is_complete, row.id
         if row.status == 200 and codec != "whole":
-            event_types.update(_event_type(codec, each) for each in response.framed_messages)
+            event_types.update(_event_type(codec, message) for message in response.framed_messages)
         turns = DIALECT.decode_response(response)
         if row.request.path.startswith(PATHS_WITHOUT_TURN):
             assert turns == (), row.id

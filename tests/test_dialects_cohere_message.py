@@ -234,8 +234,11 @@ def test_each_finish_reason_is_decoded_and_sent_for_the_nearest_finishes(
         assert document["finish_reason"] == raw
 
 
+# What only the encoder does.
+
+
 @each_row(
-    ("turn", "like"),
+    ("turn", "filled_turn"),
     [
         pytest.param(
             Turn((), id="co-1"),
@@ -249,7 +252,8 @@ def test_each_finish_reason_is_decoded_and_sent_for_the_nearest_finishes(
         ),
         pytest.param(
             replace(TURN, parts=(Text("15 °C", tuple(
-                replace(each, metadata=each.metadata[2:]) for each in WARM_CITATIONS[:2]
+                replace(citation, metadata=citation.metadata[2:])
+                for citation in WARM_CITATIONS[:2]
             )),)),
             replace(TURN, parts=(Text("15 °C", WARM_CITATIONS[:2]),)),
             id="the text that is cited",
@@ -268,9 +272,12 @@ def test_each_finish_reason_is_decoded_and_sent_for_the_nearest_finishes(
         ),
     ],
 )  # fmt: skip
-def test_only_encoded_what_a_turn_lacks_is_filled_in(turn: Turn, like: Turn) -> None:
+def test_what_a_turn_lacks_is_filled_in(turn: Turn, filled_turn: Turn) -> None:
     for stream in (True, False):
-        assert encode_body(turn, stream=stream) == encode_body(like, stream=stream)
+        assert encode_body(turn, stream=stream) == encode_body(filled_turn, stream=stream)
+
+
+# What Cohere sends and the encoder does not.
 
 
 @each_row(
@@ -300,7 +307,7 @@ def test_only_encoded_what_a_turn_lacks_is_filled_in(turn: Turn, like: Turn) -> 
         ),
     ],
 )  # fmt: skip
-def test_only_decoded_the_parts_of_a_document(message: Json, parts: tuple[Part, ...]) -> None:
+def test_other_forms_of_a_document_are_decoded(message: Json, parts: tuple[Part, ...]) -> None:
     assert decode_message(message).parts == parts
 
 
@@ -348,7 +355,7 @@ HIGH, LOW = (
         ),
     ],
 )  # fmt: skip
-def test_only_decoded_the_turn_of_a_stream(stream: bytes, turn: Turn) -> None:
+def test_other_forms_of_a_stream_are_decoded(stream: bytes, turn: Turn) -> None:
     assert decode_stream(stream) == turn
 
 
@@ -368,6 +375,6 @@ BILLED = {"input_tokens": 3, "output_tokens": 2}
     ],
     ids=["only what is paid for", "a float, and some counts alone", "nothing", "null"],
 )  # fmt: skip
-def test_only_decoded_counts_in_part(counts: Json, usage: Usage | None, metadata: Metadata) -> None:
+def test_partial_counts_are_decoded(counts: Json, usage: Usage | None, metadata: Metadata) -> None:
     turn = decode_message({"content": "a"}, usage=counts)
     assert (turn.usage, turn.metadata) == (usage, metadata)

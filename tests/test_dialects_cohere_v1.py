@@ -178,7 +178,9 @@ def test_streamed_completions_are_separated_by_index() -> None:
         text_event("Ho", index=1),
         end_event(
             id="c",
-            generations=[{**each, "index": index} for index, each in enumerate(GENERATIONS)],
+            generations=[
+                {**generation, "index": index} for index, generation in enumerate(GENERATIONS)
+            ],
         ),
     )
     assert turns == (

@@ -400,7 +400,7 @@ SIGNED: Metadata = (("thoughtSignature", "c2ln"),)
         ),
     ],
 )  # fmt: skip
-def test_a_part_becomes_a_wire_part_and_this_the_part(part: Part, wire: dict[str, Any]) -> None:
+def test_parts_and_wire_parts_convert_in_both_directions(part: Part, wire: dict[str, Any]) -> None:
     turn = ended(part, Text("c"))
     if "functionCall" in wire:
         turn = replace(turn, finish=FinishReason.TOOL_CALLS)
@@ -554,7 +554,7 @@ SOURCES = {
          "Vertex, which has another field of sources", "sources, with their spans in bytes",
          "metadata"],
 )  # fmt: skip
-def test_turns_become_documents_and_these_the_turns(
+def test_turns_and_documents_convert_in_both_directions(
     request_: Request, turns: tuple[Turn, ...], documents: list[Any]
 ) -> None:
     queries = ["alt=sse", ""] if DIALECT.streams(request_) else [""]  # as events, and as an array
@@ -582,7 +582,7 @@ def test_turns_become_documents_and_these_the_turns(
         (3, FinishReason.CONTENT_FILTER, False),
     ],
 )
-def test_a_finish_reason_becomes_a_finish_and_the_finish_this_reason(
+def test_finish_reasons_and_finishes_convert_in_both_directions(
     raw: str | int, finish: FinishReason, has_content: bool
 ) -> None:
     turn = replace(ended(), finish=finish, finish_raw=str(raw))

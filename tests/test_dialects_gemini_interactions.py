@@ -358,7 +358,7 @@ CODE_RESULT: Final = {"type": "code_execution_result", "call_id": "a", "signatur
         ),
     ],
 )  # fmt: skip
-def test_a_part_becomes_a_step_and_the_step_this_part(
+def test_parts_and_steps_convert_in_both_directions(
     part: Part, step: dict[str, Any], streamed: list[dict[str, Any]]
 ) -> None:
     turn = ended(part)
@@ -372,14 +372,14 @@ def test_a_part_becomes_a_step_and_the_step_this_part(
     assert DIALECT.decode_response(whole) == DIALECT.decode_response(stream) == (turn,)
 
 
-def test_a_turn_becomes_an_interaction_and_the_interaction_this_turn() -> None:
+def test_turns_and_interactions_convert_in_both_directions() -> None:
     assert b"".join(encode(HELLO).framed_messages) == TEXT
     assert DIALECT.decode_response(stream_response(TEXT)) == (HELLO,)
     assert document(HELLO) == DOCUMENT
     assert DIALECT.decode_response(whole_response(json.dumps(DOCUMENT).encode())) == (HELLO,)
 
 
-def test_an_error_in_a_turn_is_the_last_event_and_this_event_the_error() -> None:
+def test_an_error_in_a_turn_is_the_last_event_in_both_directions() -> None:
     failing = replace(HELLO, finish=None, finish_raw="", failure=Failure("No.", code="internal"))
     body = TEXT[: TEXT.index(b"event: interaction.completed")] + ERROR
 
@@ -399,7 +399,7 @@ def test_an_error_in_a_turn_is_the_last_event_and_this_event_the_error() -> None
         ("cancelled", FinishReason.OTHER),
     ],
 )
-def test_a_status_becomes_a_finish_and_the_finish_this_status(
+def test_statuses_and_finishes_convert_in_both_directions(
     status: str, finish: FinishReason
 ) -> None:
     completed = event("interaction.completed", interaction={"status": status})

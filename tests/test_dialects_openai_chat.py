@@ -70,7 +70,7 @@ def document(**fields: object) -> DialectResponse:
 
 
 def events(*documents: Fields) -> bytes:
-    return b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in documents)
+    return b"".join(b"data: " + orjson.dumps(document) + b"\n\n" for document in documents)
 
 
 def chunk(*choices: Fields, **fields: object) -> bytes:
@@ -209,7 +209,7 @@ STREAMS: dict[str, tuple[Fields, str, tuple[Turn, ...], bytes]] = {
 
 
 @each_row(("body", "provider", "turns", "data"), STREAMS.values(), ids=STREAMS)
-def test_turns_become_streams_and_the_streams_these_turns(
+def test_turns_and_streams_convert_in_both_directions(
     body: Fields, provider: str, turns: tuple[Turn, ...], data: bytes
 ) -> None:
     request = make_request(**{"stream": True, **body})
@@ -220,7 +220,7 @@ def test_turns_become_streams_and_the_streams_these_turns(
     assert DIALECT.completeness(stream_response(data)).is_complete
 
 
-def test_turns_become_a_document_and_the_document_these_turns() -> None:
+def test_turns_and_documents_convert_in_both_directions() -> None:
     first, second = (FIRST | {"content": text} for text in ("Hello you", "Bye"))
     ends = {"logprobs": None, "finish_reason": "stop"}
     data = envelope(
@@ -458,7 +458,7 @@ def test_choices_without_an_index_go_by_their_place() -> None:
         ("abort", FinishReason.OTHER, ["abort"]),
     ],
 )
-def test_finish_reasons_become_finish_values_and_these_the_finish_reasons(
+def test_finish_reasons_and_finish_values_convert_in_both_directions(
     raw: str, finish: FinishReason, sent_raws: list[str]
 ) -> None:
     (turn,) = DIALECT.decode_response(stream_response(chunks(*DELTAS, finish=raw)))
@@ -551,7 +551,7 @@ def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure)
         ("mistral", b'{"object":"error","message":"m","type":"t","param":null,"code":"15"}'),
     ],
 )
-def test_a_failure_becomes_an_http_error_and_this_the_failure(provider: str, body: bytes) -> None:
+def test_failures_and_http_errors_convert_in_both_directions(provider: str, body: bytes) -> None:
     failure = Failure("m", "t", "15")
     context = replace(ENCODE_CONTEXT, provider=provider)
 

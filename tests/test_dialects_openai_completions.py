@@ -64,7 +64,7 @@ def document(*choices: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def events(*documents: dict[str, Any]) -> bytes:
-    return b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in documents)
+    return b"".join(b"data: " + orjson.dumps(document) + b"\n\n" for document in documents)
 
 
 DONE = b"data: [DONE]\n\n"
@@ -260,7 +260,7 @@ def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
         ),
     ],
 )  # fmt: skip
-def test_turns_become_a_body_and_the_body_these_turns(
+def test_turns_and_bodies_convert_in_both_directions(
     request_: Request, provider: str, turns: tuple[Turn, ...], body: bytes
 ) -> None:
     response = DIALECT.encode_response(

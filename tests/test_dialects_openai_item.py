@@ -265,7 +265,7 @@ ITEMS: Final[dict[str, tuple[Item, tuple[Part, ...], str]]] = {
 
 
 @each_row(("item", "parts", "steps"), ITEMS.values(), ids=ITEMS)
-def test_items_become_parts_and_events_and_these_the_items(
+def test_items_and_their_parts_and_events_convert_in_both_directions(
     item: Item, parts: tuple[Part, ...], steps: str
 ) -> None:
     assert decode_item(**item) == parts
@@ -364,7 +364,7 @@ def test_an_empty_message_and_an_unknown_item_have_no_parts(item: Item) -> None:
     ],
     ids=["a page", "OpenRouter's, with an empty span", "a file", "a file of a container", "a path"],
 )  # fmt: skip
-def test_annotations_become_citations_and_these_the_annotations(
+def test_annotations_and_citations_convert_in_both_directions(
     annotation: Item, citation: Citation
 ) -> None:
     block = {"type": "output_text", "text": "Hi", "annotations": [annotation], "logprobs": []}

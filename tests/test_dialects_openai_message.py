@@ -183,7 +183,7 @@ MESSAGES: dict[str, tuple[str, list[Fields], Fields, tuple[Part, ...]]] = {
 
 
 @each_row(("provider", "deltas", "message", "parts"), MESSAGES.values(), ids=MESSAGES)
-def test_parts_become_deltas_and_a_message_and_these_the_parts(
+def test_parts_and_messages_convert_in_both_directions(
     provider: str, deltas: list[Fields], message: Fields, parts: tuple[Part, ...]
 ) -> None:
     encoder, turn = ChatMessageEncoder(provider_variant(provider), token_pieces), Turn(parts)

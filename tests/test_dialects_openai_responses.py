@@ -298,7 +298,7 @@ LAST = TEXT.rstrip().rpartition(b"data: ")[2]
 @each_row(
     ("body", "messages", "turn"), [*WHOLE.values(), *STREAMS.values()], ids=[*WHOLE, *STREAMS]
 )
-def test_turns_become_streams_and_the_streams_these_turns(
+def test_turns_and_streams_convert_in_both_directions(
     body: Fields, messages: list[bytes], turn: Turn
 ) -> None:
     encoded = DIALECT.encode_response(make_request(stream=True, **body), [turn], ENCODE_CONTEXT)
@@ -308,7 +308,7 @@ def test_turns_become_streams_and_the_streams_these_turns(
 
 
 @each_row(("body", "messages", "turn"), WHOLE.values(), ids=WHOLE)
-def test_turns_become_documents_and_the_documents_these_turns(
+def test_turns_and_documents_convert_in_both_directions(
     body: Fields, messages: list[bytes], turn: Turn
 ) -> None:
     data = orjson.dumps(orjson.loads(messages[-1].partition(b"data: ")[2])["response"])
@@ -572,7 +572,7 @@ def test_a_text_refusal_and_annotations_of_a_truncated_stream_are_decoded() -> N
         (FinishReason.OTHER, "tired", "incomplete", "tired", ["tired"]),
     ],
 )  # fmt: skip
-def test_finish_values_become_statuses_and_these_the_finish_values(
+def test_finish_values_and_statuses_convert_in_both_directions(
     finish: FinishReason, raw: str, status: str, reason: str, sent_raws: list[str]
 ) -> None:
     expected = response(

@@ -84,11 +84,11 @@ def line(number: int, message: dict[str, Any] | None, **fields: Any) -> dict[str
     return {**envelope, **message_field, **fields}
 
 
-def call(index: int, given: ToolCall) -> dict[str, Any]:
-    arguments = json.loads(given.arguments)
+def call(index: int, tool_call: ToolCall) -> dict[str, Any]:
+    arguments = json.loads(tool_call.arguments)
     return {
-        "id": given.id,
-        "function": {"index": index, "name": given.name, "arguments": arguments},
+        "id": tool_call.id,
+        "function": {"index": index, "name": tool_call.name, "arguments": arguments},
     }
 
 
@@ -159,7 +159,7 @@ CUT_AT_LIMIT = replace(CALLING, finish=FinishReason.LENGTH, finish_raw="length")
         ),
     ],
 )  # fmt: skip
-def test_a_turn_becomes_documents_and_these_the_turn(
+def test_turns_and_documents_convert_in_both_directions(
     path: str, stream: bool, turn: Turn, documents: list[Any]
 ) -> None:
     context = replace(CONTEXT, split_text=SPLIT_CONTEXT.split_text)

@@ -130,7 +130,9 @@ def test_items_are_encoded_without_loss_and_the_sdk_takes_them_for_what_they_are
     response = DIALECT.encode_response(responses_request(), [Turn(parts)], ENCODE_CONTEXT)
     with _client(response) as client, client.responses.stream(model="m", input="") as stream:
         output: Any = stream.get_final_response().output
-    assert [(each.type, each.id) for each in output] == [(item["type"], item["id"])]
+    assert [(output_item.type, output_item.id) for output_item in output] == [
+        (item["type"], item["id"])
+    ]
 
 
 def test_as_many_partial_images_are_sent_as_requested() -> None:
