@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -54,7 +54,6 @@ def test_an_unterminated_string_is_scanned_once() -> None:
     assert insert_invalid_utf8("whole", message) == message.replace(b'"b"', b'"b\xff"')
 
 
-@settings(max_examples=40)
 @given(st.text(), st.text(), st.booleans())
 def test_the_rest_of_the_message_is_as_it_was(text: str, other: str, escaped: bool) -> None:
     line = json.dumps({"text": text, "z": [other]}, ensure_ascii=escaped).encode() + b"\n"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -182,7 +182,6 @@ def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
     assert values(text) == [value]
 
 
-@settings(max_examples=100)
 @given(st.text("ab:-[]{}&*!|>'\"%@#, \n\t1.e", max_size=40))
 def test_no_text_brings_a_reader_down(text: str) -> None:
     for parser in PARSERS:

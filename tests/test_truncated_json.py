@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from case_tables import each_row
@@ -101,7 +101,6 @@ def json_content(codec: str, message: bytes) -> bytes:
 
 
 @each_row("codec", CODECS)
-@settings(max_examples=25)
 @given(value=JSON)
 def test_a_truncated_value_is_one_message_and_no_json(codec: str, value: object) -> None:
     truncated = truncate_json(codec, encode_message(codec, value))
