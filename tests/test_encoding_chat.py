@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from case_tables import each_row
 from dialect_manners import json_request
 from llm_proxy.dialects import DIALECTS
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import header_value
-from llm_proxy.turns import Failure, FinishReason, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Media, Refusal, Text, ToolCall, Turn, Usage
 
 CHAT = OpenAIChat()
 USAGE = Usage(9, 2)
@@ -86,6 +89,33 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
         request, turns, EncodeContext("s", 0, choices_are_successive=True)
     ).losses
     assert losses == ("finish length of a later choice", "metadata stop_reason")
+
+
+@each_row(
+    ("image", "converted"),
+    [
+        (
+            Media("image/png", base64="aGk=", url="https://a.example"),
+            Media("image/png", base64="aGk="),
+        ),
+        (
+            Media("image/png", url="https://a.example"),
+            Media("image/*", url="https://a.example"),
+        ),
+    ],
+)
+def test_an_image_is_inline_or_else_by_its_url(image: Media, converted: Media) -> None:
+    request = json_request("/v1/chat/completions", model="m")
+
+    [turn] = CHAT.representable_turns(request, [Turn((image,))], EncodeContext("s", 0)).turns
+    assert turn.parts == (converted,)
+
+
+def test_an_image_without_content_is_refused() -> None:
+    request = json_request("/v1/chat/completions", model="m")
+
+    with pytest.raises(NotRepresentable, match="media"):
+        CHAT.representable_turns(request, [Turn((Media("image/png"),))], EncodeContext("s", 0))
 
 
 @each_row(
