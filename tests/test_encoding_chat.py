@@ -146,6 +146,8 @@ def test_each_status_has_its_own_default_error(status: int, kind: str, code: str
         (Failure("a", "invalid_request_error", "model_not_found"), 404),
         (Failure("a", "insufficient_quota"), 429),
         (Failure("a", code="429"), 429),
+        (Failure("a", "tokens"), 429),
+        (Failure("a", "service_unavailable_error"), 503),
         (Failure("a", "overloaded_error"), 503),
         (Failure("a"), 500),
     ],

@@ -326,6 +326,7 @@ def test_a_codec_of_another_name_is_unknown() -> None:
         ("text/event-stream; charset=utf-8", "sse"),
         ("Text/Event-Stream;charset=UTF-8", "sse"),
         ("application/x-ndjson", "ndjson"),
+        ("application/ndjson", "ndjson"),
         ("application/stream+json", "ndjson"),
         ("application/jsonl", "ndjson"),
         ("application/json; charset=UTF-8", "whole"),
