@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dialect_manners import SPLIT_CONTEXT
-from llm_proxy import framing
+from dialect_responses import whole_response
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.anthropic.dialect import Anthropic
-from llm_proxy.exchange import Request, ResponseHead
+from llm_proxy.exchange import Request
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Part, Turn
 
@@ -78,23 +78,6 @@ def anthropic_request(
 
 STREAM_REQUEST: Final = anthropic_request(model="claude-sonnet-5", stream=True)
 WHOLE_REQUEST: Final = anthropic_request(model="claude-sonnet-5")
-
-
-def response_head(
-    status: int = 200, content_type: str = "text/event-stream; charset=utf-8"
-) -> ResponseHead:
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
-
-
-def sse_response(body: bytes) -> DialectResponse:
-    return DialectResponse(response_head(), "sse", framing.split_messages("sse", body))
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        response_head(status, "application/json"), "whole", framing.split_messages("whole", body)
-    )
 
 
 def json_response(**fields: object) -> DialectResponse:

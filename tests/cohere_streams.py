@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from llm_proxy import framing
+from dialect_responses import framed_response
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.exchange import ResponseHead
 
 DONE_EVENT: Final = b"data: [DONE]\n\n"
 USAGE: Final[dict[str, Any]] = {
@@ -131,17 +130,6 @@ V1_STREAM: Final = ndjson_body(
         "finish_reason": "COMPLETE",
     },
 )  # fmt: skip
-
-
-def response_head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
-    """The head of a response."""
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "", headers, "chunked")
-
-
-def framed_response(codec: str, body: bytes, status: int = 200) -> DialectResponse:
-    """A response whose body is split into messages by a codec."""
-    return DialectResponse(response_head(status), codec, framing.split_messages(codec, body))
 
 
 def json_response(document: object) -> DialectResponse:

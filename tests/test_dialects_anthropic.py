@@ -21,12 +21,10 @@ from anthropic_events import (
     json_response,
     message_delta,
     message_start,
-    response_head,
-    sse_response,
     text_delta,
-    whole_response,
 )
 from case_tables import each_row
+from dialect_responses import head, stream_response, whole_response
 from llm_proxy import dialects
 from llm_proxy.dialects import Completeness, DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
@@ -181,12 +179,12 @@ def test_streaming_is_read_from_the_request(request_: Request, streams: bool) ->
 @each_row(
     ("response", "stream", "name"),
     [
-        (response_head(), True, "sse"),
-        (response_head(content_type="application/json"), False, "whole"),
-        (response_head(content_type="application/json"), True, "whole"),
-        (response_head(content_type=""), True, "sse"),
-        (response_head(content_type=""), False, "whole"),
-        (response_head(529), True, "whole"),
+        (head(), True, "sse"),
+        (head(content_type="application/json"), False, "whole"),
+        (head(content_type="application/json"), True, "whole"),
+        (head(content_type=""), True, "sse"),
+        (head(content_type=""), False, "whole"),
+        (head(529), True, "whole"),
     ],
     ids=["a stream", "a document", "a document instead", "unlabelled stream",
          "unlabelled document", "an error labelled as a stream"],
@@ -247,7 +245,9 @@ def test_the_codec_goes_by_content_type_and_status(
     ],
 )  # fmt: skip
 def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
-    assert DIALECT.completeness(sse_response(body)) == Completeness(is_complete=True, reason=reason)
+    assert DIALECT.completeness(stream_response(body)) == Completeness(
+        is_complete=True, reason=reason
+    )
 
 
 @each_row(
@@ -292,7 +292,7 @@ def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> No
     ],
 )  # fmt: skip
 def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
-    assert DIALECT.completeness(sse_response(body)) == Completeness(
+    assert DIALECT.completeness(stream_response(body)) == Completeness(
         is_complete=False, reason=reason
     )
 
@@ -313,7 +313,7 @@ def test_a_stream_cut_before_its_stop_reason_is_incomplete(
 ) -> None:
     complete_length = len((body[: body.index(last)] if last else body).rstrip())
     cut = int(share * len(body))
-    assert DIALECT.completeness(sse_response(body[:cut])).is_complete is (cut >= complete_length)
+    assert DIALECT.completeness(stream_response(body[:cut])).is_complete is (cut >= complete_length)
 
 
 @each_row(
@@ -325,7 +325,7 @@ def test_a_stream_cut_before_its_stop_reason_is_incomplete(
         (whole_response(b'{"type":"mess'), False, "body is not JSON"),
         (whole_response(b""), False, "empty body"),
         (whole_response(b"<html></html>", 502), True, "HTTP 502"),
-        (DialectResponse(response_head(529), "sse", []), True, "HTTP 529"),
+        (DialectResponse(head(529), "sse", []), True, "HTTP 529"),
     ],
     ids=["a message", "a token count", "models", "a cut document", "nothing", "a gateway's page",
          "a cut error"],
@@ -358,7 +358,7 @@ def test_an_http_error_of_a_gateway_is_one_turn_with_a_failure(
 )
 def test_a_response_without_content_has_no_turn(body: bytes) -> None:
     assert DIALECT.decode_response(whole_response(body)) == ()
-    assert DIALECT.decode_response(sse_response(body)) == ()
+    assert DIALECT.decode_response(stream_response(body)) == ()
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -410,6 +410,6 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
 ) -> None:
     encoded = [json.dumps(item).encode() for item in documents]
     events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
-    for response in (sse_response(events), whole_response(encoded[0], status)):
+    for response in (stream_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
         assert orjson.dumps(DIALECT.decode_response(response))

@@ -30,12 +30,11 @@ from anthropic_events import (
     message_delta,
     message_start,
     sse_event,
-    sse_response,
     text_delta,
-    whole_response,
 )
 from case_tables import each_row
 from dialect_manners import SPLIT_CONTEXT, typed
+from dialect_responses import stream_response, whole_response
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.framing.sse import parse_event
@@ -71,7 +70,7 @@ def pieces(*texts: str) -> list[Fields]:
 
 
 def decode_stream(*events: bytes) -> Turn:
-    (turn,) = DIALECT.decode_response(sse_response(b"".join(events)))
+    (turn,) = DIALECT.decode_response(stream_response(b"".join(events)))
     return turn
 
 
@@ -358,7 +357,7 @@ def message(*content: Fields, stop_reason: str = "end_turn", **fields: Any) -> b
 )  # fmt: skip
 def test_turns_and_responses_convert_in_both_directions(turn: Turn, body: bytes) -> None:
     is_stream = body.startswith(b"event:")
-    provider_response = sse_response(body) if is_stream else whole_response(body)
+    provider_response = stream_response(body) if is_stream else whole_response(body)
     response = DIALECT.encode_response(
         STREAM_REQUEST if is_stream else WHOLE_REQUEST, (turn,), SPLIT_CONTEXT
     )
@@ -550,7 +549,7 @@ def test_usage_may_be_absent(usage: object) -> None:
 
 
 def test_message_start_may_hold_the_whole_message() -> None:
-    response = sse_response(
+    response = stream_response(
         message_start(
             content=[call("tool_use", "t", "f", {"player": 1})], stop_reason="tool_use"
         )
@@ -565,7 +564,7 @@ def test_message_start_may_hold_the_whole_message() -> None:
 def test_a_message_that_begins_anew_is_another_turn() -> None:
     cut = TOOLS_STREAM[: TOOLS_STREAM.index(b'ity\\": \\"Rome')]
     first, second = DIALECT.decode_response(
-        sse_response(cut[: cut.rindex(b"event:")] + TEXT_STREAM)
+        stream_response(cut[: cut.rindex(b"event:")] + TEXT_STREAM)
     )
     assert (first.id, first.finish, second.id, second.text) == ("msg_2", None, "msg_1", "Hello")
     assert first.parts[-1] == ToolCall("toolu_a", "get_weather", '{"c')
@@ -578,4 +577,4 @@ def test_the_first_error_of_a_stream_counts_and_may_stand_alone() -> None:
 
 def test_pings_and_unknown_events_are_no_turn() -> None:
     body = PING + sse_event("something_new") + MESSAGE_STOP
-    assert DIALECT.decode_response(sse_response(body)) == ()
+    assert DIALECT.decode_response(stream_response(body)) == ()

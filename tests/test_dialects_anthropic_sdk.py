@@ -21,13 +21,12 @@ from anthropic_events import (
     WHOLE_REQUEST,
     anthropic_request,
     json_response,
-    sse_response,
-    whole_response,
 )
 from case_tables import each_row
 from conformance_cases import CASES, Case
 from corpus_framing import with_framing
 from dialect_manners import ENCODE_CONTEXT
+from dialect_responses import stream_response, whole_response
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
@@ -270,7 +269,7 @@ def _sdk_usage(usage: dict[str, Any]) -> Usage:
 
 def test_the_sdk_decodes_the_golden_streams_identically() -> None:
     for body in (TEXT_STREAM, TOOLS_STREAM):
-        response = sse_response(body)
+        response = stream_response(body)
         (turn,) = DIALECT.decode_response(response)
         message = sdk_message(respond_as(response), stream=True)
         assert _comparable_turn(turn) == _comparable_sdk_message(message)

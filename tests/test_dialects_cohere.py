@@ -19,12 +19,11 @@ from cohere_streams import (
     TOOLS_STREAM,
     V1_STREAM,
     block_events,
-    framed_response,
     json_response,
-    response_head,
     sse_body,
 )
 from dialect_manners import ENCODE_CONTEXT
+from dialect_responses import framed_response, head
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere.dialect import Cohere
@@ -140,7 +139,7 @@ def test_the_content_type_chooses_the_framing(
     path: str, status: int, content_type: str, stream: bool, expected: str
 ) -> None:
     request = make_request(path, stream=stream)
-    assert DIALECT.codec_name(request, response_head(status, content_type)) == expected
+    assert DIALECT.codec_name(request, head(status, content_type)) == expected
 
 
 START = sse_body(MESSAGE_START)

@@ -20,13 +20,13 @@ from cohere_streams import (
     call_events,
     citation_events,
     compact_json,
-    framed_response,
     json_response,
     plan_events,
     v2_event,
     v2_stream,
 )
 from dialect_manners import SPLIT_CONTEXT, json_request
+from dialect_responses import framed_response
 from llm_proxy import framing
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from case_tables import each_row
-from cohere_streams import V1_DOCUMENT, V1_STREAM, framed_response, json_response, ndjson_body
+from cohere_streams import (
+    V1_DOCUMENT,
+    V1_STREAM,
+    json_response,
+    ndjson_body,
+)
+from dialect_responses import framed_response
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
     Citation,

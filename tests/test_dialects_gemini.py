@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import corpus
 from case_tables import each_row
 from dialect_manners import SPLIT_CONTEXT, typed
+from dialect_responses import head, stream_response, whole_response
 from linear_time import assert_linear
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.google.gemini import Gemini
 from llm_proxy.dialects.google.gemini_parts import PART_KINDS
-from llm_proxy.exchange import Headers, Request, ResponseHead
+from llm_proxy.exchange import Headers, Request
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
@@ -73,26 +74,11 @@ def make_request(
     return Request(method, path, query, headers, json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
-
-
-def stream_response(body: bytes) -> DialectResponse:
-    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
-
-
 def array_response(body: bytes) -> DialectResponse:
     return DialectResponse(
         head(content_type="application/json"),
         "json-array",
         framing.split_messages("json-array", body),
-    )
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 

@@ -15,12 +15,13 @@ import corpus
 from case_tables import each_row
 from corpus_framing import with_framing
 from dialect_manners import ENCODE_CONTEXT, SPLIT_CONTEXT, typed
+from dialect_responses import head, stream_response, whole_response
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.google.interactions import GeminiInteractions
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.exchange import Request, ResponseHead
+from llm_proxy.exchange import Request
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
@@ -93,21 +94,6 @@ def make_request(
     path: str = PATH, method: str = "POST", query: str = "", **body: object
 ) -> Request:
     return Request(method, path, query, (), json.dumps(body).encode())
-
-
-def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "", headers, "chunked")
-
-
-def stream_response(body: bytes) -> DialectResponse:
-    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
-    )
 
 
 def event(kind: str, **fields: object) -> bytes:

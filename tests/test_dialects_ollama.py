@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
+from dialect_responses import whole_response
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
@@ -71,12 +72,6 @@ def head(status: int = 200, content_type: str = "application/x-ndjson") -> Respo
 
 def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "ndjson", framing.split_messages("ndjson", body))
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
-    )
 
 
 def empty_response(codec: str, status: int = 200, *headers: tuple[str, str]) -> DialectResponse:

@@ -15,11 +15,12 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 import corpus
 from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT
+from dialect_responses import head, stream_response, whole_response
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import Completeness
 from llm_proxy.dialects.openai.chat import OpenAIChat
-from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Failure,
     FinishReason,
@@ -48,21 +49,6 @@ def make_request(
     path: str = "/v1/chat/completions", method: str = "POST", **body: object
 ) -> Request:
     return Request(method, path, "", (), json.dumps(body).encode())
-
-
-def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
-
-
-def stream_response(body: bytes) -> DialectResponse:
-    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
-    )
 
 
 def document(**fields: object) -> DialectResponse:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 import corpus
 from case_tables import each_row
 from dialect_manners import ENCODE_CONTEXT
+from dialect_responses import stream_response, whole_response
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.exchange import Request, ResponseHead
+from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Failure,
     FinishReason,
@@ -84,21 +85,6 @@ WRITER_STREAM = b'data: {"value":"Hel"}\n\ndata: {"value":"lo"}\n\n'
 
 def make_request(path: str = "/v1/completions", method: str = "POST", **body: object) -> Request:
     return Request(method, path, "", (), json.dumps(body).encode())
-
-
-def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
-    headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "", headers, "chunked")
-
-
-def stream_response(body: bytes) -> DialectResponse:
-    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
-
-
-def whole_response(body: bytes, status: int = 200) -> DialectResponse:
-    return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
-    )
 
 
 def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
