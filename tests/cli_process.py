@@ -62,9 +62,14 @@ class RunningCommand:
         self.process.send_signal(signal_number)
 
     async def wait_for_end(self, timeout_s: float = 20.0) -> CommandResult:
-        """Wait for its end and return its result; raises `TimeoutError`."""
-        async with asyncio.timeout(timeout_s):
-            stdout, stderr = await self.process.communicate()
+        """Wait for its end and return its result; an `AssertionError` says what it does instead."""
+        end = asyncio.ensure_future(self.process.communicate())
+        ended, _ = await asyncio.wait([end], timeout=timeout_s)
+        if not ended:
+            self.send(signal.SIGABRT)  # a forked command prints its stack
+            _, stderr = await end
+            raise AssertionError(f"it ran for more than {timeout_s} s:\n{stderr.decode()}")
+        stdout, stderr = await end
         assert self.process.returncode is not None
         return CommandResult(self.process.returncode, stdout.decode(), stderr.decode())
 

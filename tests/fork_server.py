@@ -9,6 +9,7 @@ The response is two lines: the command's process id and, at its end, its exit co
 from __future__ import annotations
 
 import array
+import faulthandler
 import io
 import json
 import os
@@ -92,6 +93,7 @@ def _run_command(
     os.environ.clear()
     os.environ.update(environment)
     sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
+    faulthandler.enable(2)  # SIGABRT prints the stack
     code = 1
     try:
         exec(preparation, {})  # noqa: S102 # of a test
