@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections.abc import Sequence
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, STDOUT, CompletedProcess
+from subprocess import PIPE, STDOUT, Popen
 from typing import Final
 
 import bootstrap
@@ -39,6 +40,8 @@ CHECKS: Final = (
 )
 
 
+INTERRUPTED_S: Final = 10
+"""How long a check may take to end after Ctrl-C."""
 DAILY_JUDGES: Final = ("boto3", "cohere", "google-genai")
 """The official clients of dialects that have none in the environment of the tests."""
 
@@ -99,41 +102,55 @@ def run_checks(bin_folder: Path, checks: Sequence[Check]) -> int:
     The output of one that runs beside the others follows theirs.
     """
     beside = [check for check in checks if check.is_beside and len(checks) > 1]
+    processes: list[Popen[str]] = []
+
+    def run_check(check: Check, output: int | None = None) -> tuple[int, str, float]:
+        """Run a check to its end; returns its exit code, its output and the seconds it took."""
+        program, *arguments = check.command
+        start = time.monotonic()
+        process = Popen(
+            (bin_folder / program, *arguments),
+            stdout=output, stderr=STDOUT if output else None, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        text, _ = process.communicate()
+        return process.returncode, text or "", time.monotonic() - start
+
     results = {}
     with futures.ThreadPoolExecutor() as threads:
-        running = {check: threads.submit(run_check, bin_folder, check, PIPE) for check in beside}
-        for check in checks:
-            if check not in beside:
+        running = {check: threads.submit(run_check, check, PIPE) for check in beside}
+        try:
+            for check in checks:
+                if check not in beside:
+                    print_heading(check)
+                    results[check] = run_check(check)
+            for check in beside:
+                results[check] = running[check].result()
                 print_heading(check)
-                results[check] = run_check(bin_folder, check)
-        for check in beside:
-            results[check] = running[check].result()
-            print_heading(check)
-            print(results[check][0].stdout, end="")
+                print(results[check][1], end="")
+        except KeyboardInterrupt:
+            end_processes(processes)
+            raise
     print()
     for check in checks:
-        finished, duration_s = results[check]
-        verdict = "ok" if finished.returncode == 0 else f"FAILED ({finished.returncode})"
+        exit_code, _, duration_s = results[check]
+        verdict = "ok" if exit_code == 0 else f"FAILED ({exit_code})"
         print(f"{check.name:8}{verdict:14}{duration_s:6.1f} s")
-    return 1 if any(finished.returncode for finished, _ in results.values()) else 0
+    return 1 if any(exit_code for exit_code, _, _ in results.values()) else 0
+
+
+def end_processes(processes: Sequence[Popen[str]]) -> None:
+    """Let the checks end that Ctrl-C has reached too, then end the others.
+
+    Pytest prints the failures until then.
+    """
+    deadline = time.monotonic() + INTERRUPTED_S
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0, deadline - time.monotonic()))
+        process.terminate()
 
 
 def print_heading(check: Check) -> None:
     """Print which check the output that follows is of."""
     print(f"\n── {check.name}: {' '.join(check.command)}", flush=True)
-
-
-def run_check(
-    bin_folder: Path, check: Check, output: int | None = None
-) -> tuple[CompletedProcess[str], float]:
-    """Run a check to its end; returns how it ended, and how many seconds it took."""
-    program, *arguments = check.command
-    start = time.monotonic()
-    finished = subprocess.run(
-        (bin_folder / program, *arguments),
-        stdout=output,
-        stderr=STDOUT if output else None,
-        text=True,
-        check=False,
-    )
-    return finished, time.monotonic() - start

@@ -20,6 +20,7 @@ def each_row(
 
     A row is one value for each name, or a `pytest.param` without marks.  Fixtures are made once and
     shared by all rows.  Raises one `BaseExceptionGroup` that has the error of each row that fails.
+    A row may skip itself; the test is skipped if all rows do.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     labelled = [*_labelled(fields, rows, ids)]
@@ -28,19 +29,19 @@ def each_row(
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test, updated=())
         def run(*instance: Any, **fixtures: Any) -> None:
-            errors: list[BaseException] = []
+            outcomes = _Outcomes()
             for number, (label, values) in enumerate(labelled):
-                with _collected(errors, number, label, values):
+                with outcomes.of_row(number, label, values):
                     test(*instance, **fixtures, **values)
-            _raise_all(errors, len(labelled))
+            outcomes.report(len(labelled))
 
         @functools.wraps(test, updated=())
         async def run_async(*instance: Any, **fixtures: Any) -> None:
-            errors: list[BaseException] = []
+            outcomes = _Outcomes()
             for number, (label, values) in enumerate(labelled):
-                with _collected(errors, number, label, values):
+                with outcomes.of_row(number, label, values):
                     await test(*instance, **fixtures, **values)
-            _raise_all(errors, len(labelled))
+            outcomes.report(len(labelled))
 
         wrapper: Any = run_async if inspect.iscoroutinefunction(test) else run
         signature = inspect.signature(test)
@@ -70,19 +71,32 @@ def _labelled(
         yield label, dict(zip(fields, values, strict=True))
 
 
-@contextmanager
-def _collected(
-    errors: list[BaseException], number: int, label: str, values: Mapping[str, Any]
-) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, pytest.fail.Exception) as error:  # raised again, with those of other rows
-        error.add_note(f"row {number}: {label or repr((*values.values(),))[:200]}")
-        if "from pytest-timeout" in str(error):  # which measures the test once, so it would hang
-            raise
-        errors.append(error)
+class _Outcomes:
+    """The rows that failed, and those that were skipped."""
 
+    def __init__(self) -> None:
+        self._errors: list[BaseException] = []
+        self._skips: list[BaseException] = []
 
-def _raise_all(errors: list[BaseException], rows: int) -> None:
-    if errors:
-        raise BaseExceptionGroup(f"{len(errors)} of {rows} rows fail", errors)
+    @contextmanager
+    def of_row(self, number: int, label: str, values: Mapping[str, Any]) -> Iterator[None]:
+        """Keep what this row raises, for `report`."""
+        try:
+            yield
+        except pytest.skip.Exception as skip:
+            self._skips.append(skip)
+        except (Exception, pytest.fail.Exception) as error:
+            error.add_note(f"row {number}: {label or repr((*values.values(),))[:200]}")
+            if "from pytest-timeout" in str(error):  # it measures the test once, which would hang
+                raise
+            self._errors.append(error)
+
+    def report(self, rows: int) -> None:
+        """Raise the errors of all rows; a skip if there is no row without one."""
+        if self._errors:
+            failed = ", ".join(error.__notes__[-1] for error in self._errors)
+            raise BaseExceptionGroup(
+                f"{len(self._errors)} of {rows} rows fail: {failed}", self._errors
+            )
+        if len(self._skips) == rows:
+            raise self._skips[0]

@@ -29,6 +29,26 @@ def test_each_row_that_fails_is_reported_and_the_others_are_tried() -> None:
     ]
 
 
+def test_a_row_that_skips_itself_hides_no_other() -> None:
+    @each_row("number", [1, 2, 3])
+    def check(number: int) -> None:
+        if number == 2:
+            pytest.skip("not this one")
+        assert number == 1
+
+    with pytest.raises(BaseExceptionGroup, match=r"1 of 3 rows fail: row 2: \(3,\)"):
+        check()
+
+
+def test_a_table_whose_rows_all_skip_is_skipped() -> None:
+    @each_row("number", [1, 2])
+    def check(number: int) -> None:
+        pytest.skip(f"not number {number}")
+
+    with pytest.raises(pytest.skip.Exception, match="not number 1"):
+        check()
+
+
 async def test_a_coroutine_is_awaited_for_each_row_and_a_missing_exception_is_a_failure() -> None:
     @each_row("number", [1, 0], ids=["one", "nothing"])
     async def divide(number: int) -> None:
