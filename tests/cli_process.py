@@ -67,8 +67,9 @@ class RunningCommand:
         ended, _ = await asyncio.wait([end], timeout=timeout_s)
         if not ended:
             self.send(signal.SIGABRT)  # a forked command prints its stack
-            _, stderr = await end
-            raise AssertionError(f"it ran for more than {timeout_s} s:\n{stderr.decode()}")
+            await asyncio.wait([end], timeout=60)  # its own child may keep stderr open
+            stack = end.result()[1].decode() if end.done() else ""
+            raise AssertionError(f"it ran for more than {timeout_s} s:\n{stack}")
         stdout, stderr = await end
         assert self.process.returncode is not None
         return CommandResult(self.process.returncode, stdout.decode(), stderr.decode())
