@@ -325,6 +325,7 @@ async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_st
 async def test_a_read_only_library_is_reported_before_anything_is_sent(
     tmp_path: Path,
 ) -> None:
+    gone = Library(tmp_path / "gone")
     with pytest.raises(UsageError, match=r"gone cannot be written: .*; nothing was asked"):
-        async with open_reissuer(ReissueSettings(UpstreamSettings({})), tmp_path / "gone"):
+        async with open_reissuer(ReissueSettings(UpstreamSettings({})), gone):
             pass

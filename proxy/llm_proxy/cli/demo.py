@@ -18,6 +18,7 @@ from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.output import StyledText, is_stdout_ascii_only, print_lines, terminal_columns
 from llm_proxy.errors import UsageError
 from llm_proxy.framing.sse import parse_event
+from llm_proxy.shell.private_files import make_private_folder
 
 if TYPE_CHECKING:
     from llm_proxy.shell.demo import DemoResult, Reads
@@ -49,7 +50,7 @@ def demo(keep: Path | None) -> None:
     """
     if keep is not None:
         try:
-            keep.mkdir(parents=True, exist_ok=True)
+            make_private_folder(keep)
         except FileExistsError:
             raise UsageError(f"--keep: {keep} is a file: give a folder") from None
         except OSError as error:

@@ -22,6 +22,7 @@ from llm_proxy.cli.options import (
     check_session_name,
     json_option,
     normalise_option,
+    shared_library_option,
 )
 from llm_proxy.cli.output import (
     StyledText,
@@ -93,6 +94,7 @@ def _parse_import_pace(text: str) -> Pace:
 @click.command(name="import")
 @click.argument("paths", nargs=-1, required=True, type=PATH_TYPE, metavar="FILE|FOLDER...")
 @cassettes_option
+@shared_library_option
 @CONFIG_OPTION
 @SettingOption(
     "--session", default=DEFAULT_SESSION, metavar="NAME",
@@ -149,7 +151,7 @@ def import_(
     files = find_files(paths)
     if session_per_file and fields["session"] != DEFAULT_SESSION:
         raise UsageError("--session-per-file and --session NAME: give one of them")
-    library = Library(cassettes)
+    library = Library(cassettes, is_shared=fields["shared_library"])
     library.refresh()
     names = assign_session_names(files)
     settings = ImportSettings(

@@ -180,6 +180,11 @@ def _parse_optional_url(url: str) -> str | None:
 cassettes_option = SettingOption(
     "--cassettes", type=PATH_TYPE, default=Path("cassettes"), help="The library's folder."
 )
+shared_library_option = SettingOption(
+    "--shared-library", is_flag=True,
+    help="Make files and folders of the library as the umask says, for its group to read or "
+         "write; without it they are its owner's alone.",
+)  # fmt: skip
 spool_option = SettingOption(
     "--spool", type=PATH_TYPE,
     help="Where running recordings are kept.  [default: below XDG_STATE_HOME]",
@@ -218,6 +223,7 @@ UPSTREAM_OPTIONS: Final = (
 
 SERVER_OPTIONS: Final = (
     cassettes_option,
+    shared_library_option,
     SettingOption("--host", default="127.0.0.1", help="The address to listen on."),
     SettingOption("--port", type=IntRangeType(0, 65535),
            help=f"The port to listen on; 0 takes any free one.  [default: {DEFAULT_PORT}, or 0 "

@@ -22,6 +22,7 @@ import orjson
 from llm_proxy import display
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Outcome
+from llm_proxy.shell.private_files import private_opener
 
 if TYPE_CHECKING:
     from typing import Self
@@ -151,7 +152,7 @@ def write_terminal_safe_bytes(data: bytes, label: str) -> None:
 
 
 def write_new_file_or_stdout(data: bytes, output: Path | None, label: str) -> None:
-    """Write to a new file, or to stdout for None and `-`; `label` names the data in errors.
+    """Write to a new private file, or to stdout for None and `-`; `label` names the data in errors.
 
     Raises `UsageError` for a file that exists or cannot be written.
     """
@@ -159,7 +160,7 @@ def write_new_file_or_stdout(data: bytes, output: Path | None, label: str) -> No
         write_terminal_safe_bytes(data, label)
         return
     try:
-        with output.open("xb") as file:
+        with open(output, "xb", opener=private_opener) as file:
             file.write(data)
     except FileExistsError:
         raise UsageError(f"{output} is there already: name another file") from None

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import click
 
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, spool_option
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    cassettes_option,
+    shared_library_option,
+    spool_option,
+)
 from llm_proxy.cli.output import StyledText, print_lines, print_note, styled_outcome
 from llm_proxy.display import count_with_noun, path_as_unicode_text, shell_quoted_path
 from llm_proxy.shell.library.library import Library
@@ -24,9 +29,10 @@ from llm_proxy.shell.running.settings import default_spool_folder
 
 @click.command
 @cassettes_option
+@shared_library_option
 @spool_option
 @CONFIG_OPTION
-def recover(cassettes: Path, spool: Path | None) -> None:
+def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> None:
     r"""Make cassettes of recordings that a crash or a full disk kept out of the library.
 
     A recording is spooled outside the library while it runs. When the proxy is killed, or the
@@ -46,8 +52,9 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     folder = spool or default_spool_folder(os.environ)
     result_count = recovered_count = partial_count = kept_count = 0
     other_library_counts: Counter[Path] = Counter()
+    target = Library(cassettes, is_shared=shared_library)
     # The results themselves hold whole cassettes: only counts are kept of them.
-    for result in recovery.recover_spools(Library(cassettes), folder):
+    for result in recovery.recover_spools(target, folder):
         result_count += 1
         match result:
             case RecoveredRecording(filed_cassette=filed):

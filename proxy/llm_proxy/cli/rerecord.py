@@ -25,6 +25,7 @@ from llm_proxy.cli.options import (
     cassettes_option,
     json_option,
     normalise_option,
+    shared_library_option,
     upstream_options,
 )
 from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note, progress_reporter
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("names", nargs=-1, metavar="[CASSETTE...]")
 @cassettes_option
+@shared_library_option
 @CONFIG_OPTION
 @filter_options
 @normalise_option
@@ -72,7 +74,7 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
     filters = CassetteFilters(**{name: values.pop(name) for name in CassetteFilters.__slots__})
     if not names and not all_of_them and filters == CassetteFilters():
         raise UsageError("rerecord needs to know which: name cassettes, filter, or give --all")
-    library = Library(cassettes)
+    library = Library(cassettes, is_shared=values["shared_library"])
     groups = list(_select_groups(library, names, filters, values["normalise"]))
     if values["dry_run"]:
         files = [[name_in_library(library, path) for path in group.paths] for group in groups]

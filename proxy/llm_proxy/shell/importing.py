@@ -175,10 +175,10 @@ class Importer:
                 return replace(report, results=converted.results)
             content = converted.yaml_text.encode()
             if not self.is_dry_run:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                self.library.make_folder(target.parent)
             is_present = _has_same_content(target, content)
             if not is_present and not self.is_dry_run:
-                with target.open("xb") as scenario_file:
+                with self.library.create_file(target) as scenario_file:
                     scenario_file.write(content)
         except OSError as error:
             return replace(report, why=f"{target} cannot be written: {error.strerror}")

@@ -30,13 +30,7 @@ from llm_proxy.errors import (
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.reissue import reissued_request
 from llm_proxy.routing import RoutingSettings, route_request
-from llm_proxy.shell.library.library import (
-    Library,
-    TakeGroup,
-    locked_folder,
-    make_folder,
-    sync_folder,
-)
+from llm_proxy.shell.library.library import Library, TakeGroup, locked_folder, sync_folder
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
@@ -85,6 +79,8 @@ class Reissuer:
     upstream: LiveUpstream
     folder: Path
     """The folder of new cassettes."""
+    is_shared: bool = False
+    """Whether they get the mode that the umask gives."""
     _count: int = 0
 
     async def reissue(self, file: str, meta: CassetteMeta, stored: StoredRequest) -> FiledCassette:
@@ -113,7 +109,10 @@ class Reissuer:
             lambda _, why: loss_reasons.append(why),
         )
         recorder = SpoolRecorder(
-            Library(folder / "cassettes"), folder / "spool", events, replaces_older=False
+            Library(folder / "cassettes", is_shared=self.is_shared),
+            folder / "spool",
+            events,
+            replaces_older=False,
         )
         try:
             burst_stream = self.upstream.stream(routed, partial(recorder.start_recording, routed))
@@ -130,14 +129,15 @@ class Reissuer:
 
 @asynccontextmanager
 async def open_reissuer(
-    settings: ReissueSettings, parent_folder: Path | None = None
+    settings: ReissueSettings, library: Library | None = None
 ) -> AsyncIterator[Reissuer]:
     """A `Reissuer`; on exit, new cassettes that were not moved elsewhere are deleted.
 
-    They are in a folder below `parent_folder`, from which they can be renamed into a library
-    there, or in the folder of temporary files.  Raises `UsageError` if requests cannot be signed,
-    or the folder cannot be written.
+    They are in a folder of `library`, from which they can be renamed to their places in it, or in
+    the folder of temporary files.  Raises `UsageError` if requests cannot be signed, or the folder
+    cannot be written.
     """
+    parent_folder = library.root if library is not None else None
     try:
         temporary = tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent_folder)
     except OSError as error:
@@ -147,7 +147,8 @@ async def open_reissuer(
         ) from None
     with temporary as folder:
         async with LiveUpstream(settings.upstream_settings) as upstream:
-            yield Reissuer(settings, upstream, Path(folder))
+            is_shared = library is not None and library.is_shared
+            yield Reissuer(settings, upstream, Path(folder), is_shared)
 
 
 async def fetch_live_response(settings: ReissueSettings, cassette: Cassette) -> Cassette:
@@ -180,7 +181,7 @@ async def rerecord_groups(
     requests cannot be signed.
     """
     remaining = iter(groups)
-    async with open_reissuer(settings, library.root) as reissuer:
+    async with open_reissuer(settings, library) as reissuer:
         tasks = {
             asyncio.ensure_future(_rerecord_group(reissuer, library, group))
             for group in islice(remaining, max_concurrent)
@@ -267,7 +268,7 @@ def replace_takes(
                         "process may have recorded it; all are kept as they are"
                     )
             for (path, _), target in zip(new_takes, targets, strict=True):
-                make_folder(target.parent)
+                library.make_folder(target.parent)
                 path.replace(target)
             for path in set(old_paths) - set(targets):
                 path.unlink(missing_ok=True)

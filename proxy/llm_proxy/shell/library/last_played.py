@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ import msgspec
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library.library import locked_folder
+from llm_proxy.shell.private_files import make_private_folder, replace_file
 
 _FOLDER_NAME: Final = "played"
 
@@ -97,9 +97,8 @@ def _update_file(
 ) -> None:
     """Update the played times; tracking begins `now` if nothing was ever played."""
     path = _state_file(state_folder, library)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         with locked_folder(path.parent):
             old = read_last_played(state_folder, library)
             document = LastPlayed(
@@ -107,11 +106,8 @@ def _update_file(
                 old.tracked_since or now,
                 update(old.played_at_by_path),
             )
-            temporary.write_bytes(msgspec.json.encode(document, order="sorted"))
-            temporary.replace(path)
+            replace_file(path, msgspec.json.encode(document, order="sorted"))
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise LlmProxyError(f"{path} cannot be written: {error.strerror}") from None
 
 

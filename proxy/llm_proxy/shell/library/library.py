@@ -32,6 +32,7 @@ from llm_proxy.cassette import (
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cassette.reader import MAX_FILE_BYTES, parse_cassette_meta
 from llm_proxy.errors import CassetteError, UsageError
+from llm_proxy.shell.private_files import make_private_folder, private_opener
 
 _TAKE_FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
 _SUFFIX: Final = ".jsonl"
@@ -69,9 +70,13 @@ class TakeGroup:
 class Library:
     """The cassettes of one folder.  Safe to use from several threads."""
 
-    def __init__(self, root: Path) -> None:
-        """`root` need not exist; `refresh` scans it."""
+    def __init__(self, root: Path, *, is_shared: bool = False) -> None:
+        """`root` need not exist; `refresh` scans it.
+
+        New files and folders are their owner's alone, or with `is_shared` as the umask says.
+        """
         self.root = root
+        self.is_shared = is_shared
         self._take_paths: _TakePaths = {}
         self._strays: list[str] = []
         """The paths of the cassettes whose names hold no key and take number."""
@@ -90,7 +95,7 @@ class Library:
 
     def with_copied_index(self) -> Library:
         """A library of the same folder with a copy of the file index; changes are not shared."""
-        copied = Library(self.root)
+        copied = Library(self.root, is_shared=self.is_shared)
         with self._lock:
             copied._take_paths = {
                 session: {key: dict(takes) for key, takes in groups.items()}
@@ -196,6 +201,20 @@ class Library:
             / safe_segment(label)
             / f"{meta.key[:16]}-{number}.jsonl"
         )
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a folder and its parents, and sync them so that they survive a power cut."""
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        if self.is_shared:
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            make_private_folder(folder)
+        for created in missing:
+            sync_folder(created.parent)
+
+    def create_file(self, path: Path) -> BinaryIO:
+        """A new file, open for writing.  Raises `FileExistsError` if there is one."""
+        return open(path, "xb", opener=None if self.is_shared else private_opener)
 
     def evict_from_cache(self, path: Path) -> None:
         """Remove a path from the cache, because its file was replaced."""
@@ -314,14 +333,6 @@ def _sorted_entries(folder: str) -> Iterator[os.DirEntry[str]]:
         raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
-
-
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, and sync them so that they survive a power cut."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for created in missing:
-        sync_folder(created.parent)
 
 
 def sync_folder(folder: Path) -> None:

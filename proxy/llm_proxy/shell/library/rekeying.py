@@ -31,6 +31,7 @@ from llm_proxy.shell.library.library import (
     parse_take_path,
     sync_folder,
 )
+from llm_proxy.shell.private_files import private_opener
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def _write_rekeyed_file(key_change: KeyChange) -> None:
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=private_opener) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

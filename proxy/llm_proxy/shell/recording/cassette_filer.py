@@ -28,13 +28,7 @@ from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
-from llm_proxy.shell.library.library import (
-    Library,
-    locked_folder,
-    make_folder,
-    parse_take_path,
-    sync_folder,
-)
+from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, sync_folder
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
 
@@ -148,9 +142,9 @@ class CassetteFiler:
     ) -> FiledCassette | None:
         meta, request = spooled.meta, spooled.request
         folder = self._library.path_for_take(meta, request, 1).parent
-        make_folder(folder)
+        self._library.make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
-        with _temporary_file(temporary) as file:
+        with _temporary_file(self._library, temporary) as file:
             file.writelines(spool.cassette_lines_from_spool(spooled, default_ending))
             file.flush()
             os.fsync(file.fileno())
@@ -314,9 +308,11 @@ def timestamp_now() -> str:
 
 
 @contextmanager
-def _temporary_file(temporary: Path) -> Iterator[BinaryIO]:
+def _temporary_file(library: Library, temporary: Path) -> Iterator[BinaryIO]:
     """A new file, locked while it is written, and deleted afterwards unless it was renamed."""
-    with temporary.open("xb") as file:  # an existing file is not ours, to write or to delete
+    with library.create_file(
+        temporary
+    ) as file:  # an existing file is not ours, to write or to delete
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)

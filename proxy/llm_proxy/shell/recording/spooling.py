@@ -19,6 +19,7 @@ from typing import Final
 from llm_proxy.cassette import spool
 from llm_proxy.cassette.spool import SpoolContent
 from llm_proxy.errors import CassetteError, SpoolError
+from llm_proxy.shell.private_files import make_private_folder, private_opener
 
 MAX_BODY_BYTES: Final = 160 * 1024 * 1024
 """Maximum size of a stored body, such that a cassette practically always fits its own limit."""
@@ -33,7 +34,7 @@ class SpoolFile:
     def __init__(self, folder: Path, name: str) -> None:
         """Create the file, numbered if `name` is taken.  Raises `SpoolError` if that fails."""
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             self.path, self._fd = _create_spool(folder, name.removesuffix(SPOOL_SUFFIX))
         except OSError as error:
             raise SpoolError(f"{folder / name} cannot be made: {error.strerror}") from None
@@ -149,7 +150,7 @@ def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
         path = folder / f"{stem}{f'.{number}' if number > 1 else ''}{SPOOL_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
-            fd = os.open(path, flags, 0o600)
+            fd = private_opener(str(path), flags)
         except FileExistsError:
             continue
         fcntl.flock(fd, fcntl.LOCK_EX)

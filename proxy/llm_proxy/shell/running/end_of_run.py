@@ -23,6 +23,7 @@ from llm_proxy.misses.run_summary import (
     render_summary,
 )
 from llm_proxy.shell.library import last_played
+from llm_proxy.shell.private_files import private_opener, replace_file
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Settings, resolve_link
 from llm_proxy.shell.server.journal import Journal
@@ -188,7 +189,9 @@ def _write_step_summary(
     if not text:
         return
     try:
-        with Path(summary_path).open("a", encoding="utf-8", errors="replace") as page:
+        with open(
+            summary_path, "a", encoding="utf-8", errors="replace", opener=private_opener
+        ) as page:
             page.write(text)
     except OSError as error:
         log.warning(
@@ -204,11 +207,8 @@ def _first_file_names(files: Iterable[str]) -> str:
 
 def write_journal(path: Path, document: Mapping[str, Any]) -> None:
     """Write a journal document atomically.  Raises `LlmProxyError` if that fails."""
-    target = resolve_link(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    content = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
     try:
-        temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
-        temporary.replace(target)
+        replace_file(resolve_link(path), content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None

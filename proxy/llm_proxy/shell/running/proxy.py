@@ -128,7 +128,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     journal = Journal(LibraryUsage(settings.cassettes, settings.max_age))
     paces = PaceRegistry(settings.pace, settings.seed)
-    library = Library(settings.cassettes)
+    library = Library(settings.cassettes, is_shared=settings.shared_library)
     recorder: SpoolRecorder | None = None
     upstream: LiveUpstream | None = None
     takes: LibraryTakes | None = None

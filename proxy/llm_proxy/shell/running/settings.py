@@ -104,6 +104,8 @@ class Settings:
     faults: tuple[FaultRule, ...] = ()
     fault_header: bool = False
     """Whether requests may name faults in a header."""
+    shared_library: bool = False
+    """Whether new files and folders of the library get the mode that the umask gives."""
     journal: Path | None = None
     """The file that the journal is written to at the end."""
     state: Path | None = None
