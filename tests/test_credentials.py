@@ -13,10 +13,10 @@ from case_tables import each_row
 from llm_proxy.exchange import Request
 from llm_proxy.redaction import (
     PLACEHOLDER,
-    Redactor,
     has_secret_shape,
     request_credential_spellings,
 )
+from redactors import redactor_of
 
 KEY = "sk-canary-0123456789"
 PLACEHOLDER_BYTES = PLACEHOLDER.encode()
@@ -141,7 +141,7 @@ def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
 def test_a_credential_is_found_however_it_is_echoed(sent_request: Request, echo: bytes) -> None:
     text = b'{"content":"a' + echo + b'"}'
     assert (
-        Redactor(request_credential_spellings(sent_request)).redact(text)
+        redactor_of(request_credential_spellings(sent_request)).redact(text)
         == b'{"content":"%b"}' % PLACEHOLDER_BYTES
     )
 
@@ -156,7 +156,7 @@ SIGNATURE = (
 def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_is(
     signature: str,
 ) -> None:
-    redactor = Redactor(request_credential_spellings(make_request(("Authorization", signature))))
+    redactor = redactor_of(request_credential_spellings(make_request(("Authorization", signature))))
     text = b"the id AKIDEXAMPLE, AKIDEXAMPLE/20261122/us-east-1/bedrock/aws4_request, 0123abcd"
     assert redactor.redact(text) == b"the id %b, %b, %b" % (
         PLACEHOLDER_BYTES,
@@ -175,7 +175,7 @@ def test_no_signature_takes_long(part: str) -> None:
 
 
 def test_a_quoted_cookie_takes_no_quotes_of_the_answer_with_it() -> None:
-    redactor = Redactor(request_credential_spellings(make_request(("Cookie", 'sid="abcdefgh"'))))
+    redactor = redactor_of(request_credential_spellings(make_request(("Cookie", 'sid="abcdefgh"'))))
     assert redactor.redact(b'{"content":"abcdefgh"}') == b'{"content":"[redacted]"}'
 
 
@@ -277,7 +277,7 @@ def test_of_headers_and_queries_what_can_be_a_secret_is_looked_for(
     echo = 'accepted required postgres administrator content-type /v1/models my-stripe-key "'
     spellings = request_credential_spellings(sent_request)
     assert [credential for credential in expected if credential.encode() in spellings] == expected
-    redacted_text = Redactor(spellings).redact(echo.encode()).decode()
+    redacted_text = redactor_of(spellings).redact(echo.encode()).decode()
     assert [word for word in echo.split() if word not in redacted_text] == [
         credential for credential in expected if credential in echo
     ]

@@ -184,7 +184,7 @@ def test_secrets_of_the_request_are_in_nothing_that_is_stored() -> None:
     assert cassette.request.query == "key=[redacted]&beta=1"
     assert cassette.response_head.headers == (*SSE, ("x-request-id", "[redacted]"))
     assert cassette.response_end.redacted_count == 1
-    assert b"your key is [redacted]" in cassette.response_body
+    assert b"your key is [redacted-client]" in cassette.response_body
 
 
 def decode_gzip(coding: str, body: bytes) -> bytes | None:

@@ -178,6 +178,10 @@ def test_every_exchange_of_the_corpus_with_a_request_is_imported(
     assert wrong == []
 
 
+REDACTED_BODIES: Final = {"aae2a86b1222d3c2": "google-project"}
+"""Why a body is not imported byte for byte: the rule by which a part of it was replaced."""
+
+
 def test_imported_bodies_are_those_of_the_corpus_byte_for_byte(
     reports: Mapping[str, FileReport],
 ) -> None:
@@ -185,7 +189,7 @@ def test_imported_bodies_are_those_of_the_corpus_byte_for_byte(
     assert len(kept) == quick_or_thorough(332, 1145)
     assert [
         item.id for item in kept if imported_body(imported_cassette(reports, item)) != item.body
-    ] == []
+    ] == list(REDACTED_BODIES)
 
 
 @pytest.mark.thorough

@@ -81,7 +81,7 @@ async def test_the_last_line_says_how_many_secrets_were_replaced(
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.redacted_count == count
     content = Path(cassette.file).read_text()
-    assert content.count("[redacted]") == count
+    assert content.count("[redacted-client]") == count
     assert SECRET not in content
 
 

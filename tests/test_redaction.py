@@ -18,6 +18,7 @@ from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.redaction import PLACEHOLDER, REDACTED_RESPONSE_HEADERS, RedactedPiece, Redactor
 from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
+from redactors import redactor_of
 
 KEY = "sk-canary-0123456789"
 PLACEHOLDER_BYTES = PLACEHOLDER.encode()
@@ -226,7 +227,7 @@ def test_a_redirect_keeps_where_it_leads_without_the_secrets_of_its_query() -> N
 def test_secrets_are_replaced(
     secrets: list[bytes], text: bytes, redacted: bytes, count: int
 ) -> None:
-    redactor = Redactor(secrets)
+    redactor = redactor_of(secrets)
     expected = redacted.replace(b"%b", PLACEHOLDER_BYTES)
     assert redactor.redact(text) == expected
     assert redactor.replaced_count == count
@@ -247,17 +248,19 @@ def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> Non
     for at in range(len(text) + 1):
         assert b"".join(
             item.received_bytes
-            for item in redacted_reads(Redactor([KEY.encode()]), split_at(text, [at]))
+            for item in redacted_reads(redactor_of([KEY.encode()]), split_at(text, [at]))
         ) == (expected)
     single = [bytes([byte]) for byte in text]
     assert (
-        b"".join(item.received_bytes for item in redacted_reads(Redactor([KEY.encode()]), single))
+        b"".join(
+            item.received_bytes for item in redacted_reads(redactor_of([KEY.encode()]), single)
+        )
         == expected
     )
 
 
 def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
-    redactor = Redactor([b"secret"])
+    redactor = redactor_of([b"secret"])
     assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(1.0, b"a ")]
     assert redactor.feed(Read(2.0, b"re")) == []
     assert redactor.feed(Read(3.0, b"t b")) == [
@@ -268,7 +271,7 @@ def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
 
 
 def test_a_partial_secret_is_released_with_its_read_time() -> None:
-    redactor = Redactor([b"secret"])
+    redactor = redactor_of([b"secret"])
     assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(1.0, b"a ")]
     assert redactor.feed(Read(2.0, b"ond")) == [
         RedactedPiece(1.0, b"sec", is_continuation=True),
@@ -281,7 +284,7 @@ def test_a_partial_secret_is_released_with_its_read_time() -> None:
 
 
 def test_without_secrets_reads_go_through() -> None:
-    redactor = Redactor([])
+    redactor = redactor_of([])
     read = Read(1.0, b"abc")
     assert redactor.feed(read) == [RedactedPiece(read.at_ms, read.received_bytes)]
     assert redactor.flush() == []
@@ -317,7 +320,7 @@ def test_no_secret_survives_any_split_and_no_time_is_lost(
     fragments = st.sampled_from([*secrets, *(secret[:-1] for secret in secrets), b"x", b"y", b"-"])
     text = b"".join(chosen.draw(st.lists(fragments, max_size=12)))
     pieces = chosen.draw(splits(text))
-    redactor, whole_redactor = Redactor(secrets), Redactor(secrets)
+    redactor, whole_redactor = redactor_of(secrets), redactor_of(secrets)
 
     out = redacted_reads(redactor, pieces)
 
@@ -332,7 +335,7 @@ def test_no_secret_survives_any_split_and_no_time_is_lost(
 
 @given(secrets=secrets_of_three_letters, text=st.text("xyz-").map(str.encode))
 def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: bytes) -> None:
-    redactor = Redactor(secrets)
+    redactor = redactor_of(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
         held_data = b"".join(held_read.received_bytes for held_read in redactor._held_pieces)

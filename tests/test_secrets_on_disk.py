@@ -199,7 +199,7 @@ def bedrock_frame(text: bytes) -> bytes:
 
 FRAME_HEADERS: Final = ((":event-type", "chunk"), (":message-type", "event"))
 PAYLOAD: Final = json.dumps({"completion": f"so {API_KEY} it is"}).encode()
-REDACTED_PAYLOAD: Final = json.dumps({"completion": "so [redacted] it is"}).encode()
+REDACTED_PAYLOAD: Final = json.dumps({"completion": "so [redacted-client] it is"}).encode()
 INVOKE_REQUEST: Final = build_http_request(
     "/model/m/invoke-with-response-stream", b"{}", JSON_HEADER, BEARER_HEADER
 )
@@ -212,8 +212,8 @@ STREAM: Final = (
 STORED: Final = (
     encode_frame(FRAME_HEADERS, REDACTED_PAYLOAD)
     + bedrock_frame(b"{}")
-    + encode_frame((("x", "[redacted]"),), b"")
-    + bedrock_frame(REDACTED_PAYLOAD)
+    + encode_frame((("x", "[redacted-client]"),), b"")
+    + bedrock_frame(REDACTED_PAYLOAD.replace(b"client]", b"client] "))  # whole groups of base64
 )
 
 
@@ -360,4 +360,4 @@ async def test_the_journal_shows_no_credential_of_a_path_while_it_is_being_answe
             [path] = [entry.path for entry in recording.journal.entries]
             resume.set()
             await pending_response
-    assert path == "/v1/files/[redacted]"
+    assert path == "/v1/files/[redacted-client]"

@@ -244,7 +244,7 @@ async def test_a_signature_that_the_upstream_echoes_is_nowhere_on_the_disk(
     for secret in (TOKEN, KEY_ID, signature):
         assert secret.encode() not in stored
     [cassette] = load_cassettes(tmp_path)
-    assert b"[redacted]" in cassette.reads[0].received_bytes
+    assert b"[redacted-operator]" in cassette.reads[0].received_bytes
     assert b"content-type" in cassette.reads[0].received_bytes.lower()
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from in_process_proxy import load_cassettes
-from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer, recovery
@@ -45,16 +44,16 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
 ) -> None:
     machines = [f"machine {number}" for number in range(8)]
     spools = [make_spool(tmp_path, machine, machine) for machine in machines]
-    verify_written, all_written = cassette_filer._read_back, Barrier(len(machines))
+    verify_written, all_written = cassette_filer._verify_written, Barrier(len(machines))
     name_lists: list[list[str]] = []
 
-    def verify_when_all_are_written(*arguments: Any) -> Cassette:
+    def verify_when_all_are_written(*arguments: Any) -> None:
         all_written.wait(20)
         name_lists.append(temporary_files(tmp_path))
         all_written.wait(20)
-        return verify_written(*arguments)
+        verify_written(*arguments)
 
-    monkeypatch.setattr(cassette_filer, "_read_back", verify_when_all_are_written)
+    monkeypatch.setattr(cassette_filer, "_verify_written", verify_when_all_are_written)
     with ThreadPoolExecutor(len(machines)) as pool:
         filed_cassettes = list(pool.map(lambda spool: file_spool(tmp_path, spool), spools))
 

@@ -5,6 +5,7 @@
     ├── CassetteError       an invalid cassette, with file and line
     │   └── CassetteTooNew  written by a later version of this tool
     ├── SpoolError          the recording cannot be written (disk full, no permission)
+    │   └── SecretNotReplaced  a secret in it cannot be replaced
     ├── RequestRefused      a request that the proxy does not serve     -> its HTTP status
     │   └── NotSimulated    one that cannot be scripted or synthesised  -> 404 or 400
     ├── UpstreamFailed      no response from the provider               -> 502, 504, 508
@@ -81,6 +82,10 @@ class CassetteTooNew(CassetteError):
 
 class SpoolError(LlmProxyError):
     """A recording could not be written; the client's stream is not affected."""
+
+
+class SecretNotReplaced(SpoolError):
+    """A recording is not stored, because a secret in it cannot be replaced."""
 
 
 class RequestRefused(LlmProxyError):

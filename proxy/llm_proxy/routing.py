@@ -7,7 +7,7 @@ Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import Dialect, lenient_json
+from llm_proxy.dialects import Dialect
 from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.matching import NO_RULES, NormalizedDocument, RuleSet
@@ -100,21 +100,27 @@ class RoutedRequest:
 
     @cached_property
     def request_for_key(self) -> StoredRequest:
-        """The request from which the key is computed: redacted by names only.
+        """The request from which the key is computed: redacted by rules that need no environment.
 
         It may still contain the credentials elsewhere, so it is neither stored nor displayed.
         """
         request = self.decompressed_request
         query, count = redaction.redact_query(request.query)
         headers = redaction.storable_request_headers(request.headers)
-        return StoredRequest(request.method, request.path, query, headers, request.body, count)
+        return redaction.redact_request(
+            StoredRequest(request.method, request.path, query, headers, request.body, count),
+            self.match_rules.redaction,
+        )
 
     @cached_property
     def stored_request(self) -> StoredRequest:
         """The redacted request; the same object as `request_for_key` if that has no secrets."""
-        return redact_stored_request(
-            self.request_for_key, self.credentials, redaction.CLIENT_PLACEHOLDER
-        )
+        return redaction.redact_known(self.request_for_key, self.finder_of_credentials)
+
+    @property
+    def finder_of_credentials(self) -> redaction.SecretFinder:
+        """Finds the client's credentials."""
+        return redaction.NO_REDACTION.finder(redaction.client_secrets(self.credentials))
 
     @cached_property
     def conversation(self) -> Conversation | None:
@@ -129,44 +135,17 @@ class RoutedRequest:
     @cached_property
     def normalized_document(self) -> NormalizedDocument:
         """The stored request's document after the rules, for comparison and display."""
-        return matching.normalized_document(self.provider, self.stored_request, self.match_rules)
+        return self._normalize(self.stored_request)
 
     @cached_property
     def key(self) -> str:
         """The hash by which its takes are found, independent of its credentials."""
         if self.request_for_key is self.stored_request:
             return self.normalized_document.document.compute_key()
-        return matching.request_key(self.provider, self.request_for_key, self.match_rules)
+        return self._normalize(self.request_for_key).document.compute_key()
 
-
-def redact_stored_request(
-    request: StoredRequest, secrets: Iterable[bytes], placeholder: str
-) -> StoredRequest:
-    """The request with `placeholder` for each secret; the same object if it has none."""
-    redactor = redaction.Redactor(secrets, placeholder)
-    redacted_request = StoredRequest(
-        method=request.method,
-        path=redactor.redact_latin1(request.path),
-        query=redactor.redact_latin1(request.query),
-        headers=tuple((name, redactor.redact_latin1(value)) for name, value in request.headers),
-        body=_redact_body(request.body, redactor),
-        redacted_count=request.redacted_count + redactor.replaced_count,
-    )
-    return redacted_request if redactor.replaced_count else request
-
-
-def _redact_body(body: bytes, redactor: redaction.Redactor) -> bytes:
-    r"""The redacted body; secrets are also found if JSON spells them with `\u` escapes."""
-    redacted = redactor.redact(body)
-    if b"\\u" not in redacted or not redactor.has_secrets:
-        return redacted
-    try:
-        unescaped = lenient_json.compact_json(lenient_json.parse_json(redacted)).encode()
-    except ValueError:
-        return redacted
-    count_before = redactor.replaced_count
-    redacted_unescaped = redactor.redact(unescaped)
-    return redacted_unescaped if redactor.replaced_count > count_before else redacted
+    def _normalize(self, redacted: StoredRequest) -> NormalizedDocument:
+        return self.match_rules.normalize_document(matching.key_document(self.provider, redacted))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ JSON and back, `encoder` and `reader` write and validate files, and `spool` is t
 that a running recording appends to.
 """
 
-from llm_proxy.cassette.encoder import CassetteEncoder
+from llm_proxy.cassette.encoder import CassetteEncoder, encode_cassette
 from llm_proxy.cassette.model import (
     FORMAT_VERSION,
     Cassette,
@@ -28,6 +28,7 @@ __all__ = [
     "CassetteEnd",
     "CassetteMeta",
     "StoredRequest",
+    "encode_cassette",
     "parse_cassette",
     "parse_cassette_opening",
 ]

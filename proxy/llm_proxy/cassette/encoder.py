@@ -21,6 +21,7 @@ from typing import Any
 from llm_proxy import framing
 from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.model import (
+    Cassette,
     CassetteEnd,
     CassetteMeta,
     StoredHead,
@@ -85,3 +86,19 @@ class CassetteEncoder:
         elif read_starts:
             fields["at"] = read_starts
         return encode_line(fields | encode_message(message))
+
+
+def encode_cassette(cassette: Cassette) -> bytes:
+    """The file of a cassette."""
+    encoder = CassetteEncoder(cassette.codec_name)
+    end = cassette.response_end
+    return b"".join(
+        (
+            encoder.encode_opening(cassette.meta, cassette.request),
+            encoder.encode_head(
+                cassette.response_head, cassette.response_head_at_ms, cassette.content_coding
+            ),
+            *map(encoder.encode_completed_messages, cassette.reads),
+            encoder.encode_ending(end.ending, end.at_ms, end.redacted_count),
+        )
+    )

@@ -22,7 +22,6 @@ from llm_proxy.cassette.model import (
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Headers, Read, ResponseHead, header_value, response_head
-from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
@@ -38,6 +37,7 @@ from llm_proxy.pacing import Pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
 from llm_proxy.providers import provider_of_host, strip_base_path
+from llm_proxy.redaction.frames import FrameRedactor
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 Decompress = Callable[[str, bytes], bytes | None]
@@ -156,7 +156,8 @@ def convert_to_cassette(
         if not exchange.removed_content_coding:
             _check_body_kept("response", received, exchange.response_body)
     routed = _routed_request(exchange, settings)
-    redactor = redaction.Redactor(routed.credentials)
+    known_secrets = redaction.client_secrets(routed.credentials)
+    redactor = redaction.Redactor(routed.match_rules.redaction.finder(known_secrets))
     headers = tuple(
         (name, redactor.redact_latin1(value))
         for name, value in redaction.storable_response_headers(received.headers)

@@ -26,7 +26,12 @@ from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.redaction import is_credential_parameter
+from llm_proxy.redaction import (
+    DEFAULT_REDACTION,
+    RedactionRules,
+    is_credential_parameter,
+    redact_request,
+)
 from llm_proxy.turns import Json
 
 KEY_RULES_VERSION: Final = 2
@@ -344,11 +349,13 @@ class RuleSet:
     rules: tuple[NormaliserRule, ...] = ()
     is_exact: bool = False
     """Whether `--match exact` disables rules: then no other setting adds any."""
+    redaction: RedactionRules = DEFAULT_REDACTION
+    """What is redacted before the key is computed."""
 
     @property
     def rule_texts(self) -> tuple[str, ...]:
         """The rules as stored in line 1 of a cassette."""
-        return tuple(map(str, self.rules))
+        return (*map(str, self.rules), *self.redaction.texts)
 
     def normalize_document(self, document: KeyDocument) -> NormalizedDocument:
         """The document after all rules."""
@@ -369,12 +376,13 @@ EXACT_MATCH: Final = RuleSet(is_exact=True)
 def normalized_document(
     provider: str, request: StoredRequest, rules: RuleSet = NO_RULES
 ) -> NormalizedDocument:
-    """The document of a redacted request after the operator's rules."""
+    """The document of a stored request after the rules, which include the redaction."""
+    request = redact_request(request, rules.redaction)
     return rules.normalize_document(key_document(provider, request))
 
 
 def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES) -> str:
-    """The key of a redacted request: 64 hexadecimal digits."""
+    """The key of a stored request: 64 hexadecimal digits."""
     return normalized_document(provider, request, rules).document.compute_key()
 
 

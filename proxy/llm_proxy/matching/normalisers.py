@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
+from llm_proxy.expressions import compile_expression
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.keys import ApplyRule, KeyDocument, NormaliserDefinition, NormalizedDocument
+from llm_proxy.message_texts import is_id_member
 from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
@@ -374,7 +376,7 @@ def _replace_ids(
         case dict():
             return {
                 name: alias_by_id[item]
-                if isinstance(item, str) and item in alias_by_id and value_finder.is_id_member(name)
+                if isinstance(item, str) and item in alias_by_id and is_id_member(name)
                 else _replace_ids(item, alias_by_id, replace_in_text)
                 for name, item in value.items()
             }
@@ -535,23 +537,16 @@ Only the request is examined, never this machine: keys are recomputed on machine
 """
 
 
-_MAX_PATTERN_CHARS: Final = 900
-"""The most characters of a pattern."""
-_EMPTY_MATCH_PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
-_BYTE_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
-r"""RE2's `\C`, which matches a byte and may split a character."""
 _MAX_READ_BYTES: Final = 200_000_000
 """Bytes that may be read for one document; matches beyond that are kept.  The slowest pattern that
 was found takes 0.3 s for them, and a usual one reads far fewer bytes than are counted."""
 _FAST_INSTRUCTIONS: Final = 20
 """Up to this many instructions, RE2's speed is constant; a larger pattern may take
 proportionally longer."""
-_MAX_INSTRUCTIONS: Final = 2000
-"""The most instructions of a pattern (`a{500}` has a thousand): a larger one takes too long."""
 
 
 def _make_regex_normaliser(argument: str) -> ApplyRule:
-    pattern = _compile_pattern(argument)
+    pattern = compile_expression(argument)
     placeholder = f"<regex-{hashlib.sha256(argument.encode()).hexdigest()[:6]}>".encode()
     cost_factor = max(1, pattern.programsize // _FAST_INSTRUCTIONS)
 
@@ -579,43 +574,6 @@ def _make_regex_normaliser(argument: str) -> ApplyRule:
         return NormalizedDocument(map_body_texts(document, replace_matches))
 
     return apply
-
-
-def _compile_pattern(argument: str) -> Any:
-    """Compile a pattern.  Raises `UsageError` if it is invalid, too large, or matches ""."""
-    try:
-        import re2  # noqa: PLC0415 # an extra, only where a rule has a pattern
-    except ImportError:
-        raise UsageError(
-            "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
-        ) from None
-    shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
-    if len(argument) > _MAX_PATTERN_CHARS:
-        raise UsageError(f"regex={shown} is too long: at most {_MAX_PATTERN_CHARS} characters")
-    if _BYTE_ESCAPE.search(argument):
-        raise UsageError(rf"regex={shown}: \C finds half characters: write . or a class")
-    options = re2.Options()
-    options.log_errors = False  # reported as `UsageError` instead
-    try:
-        pattern = re2.compile(argument.encode(), options)
-    except UnicodeEncodeError as error:
-        raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        reason = reason.decode() if isinstance(reason, bytes) else reason
-        raise UsageError(f"regex={shown} is no pattern of RE2: {reason}") from None
-    if pattern.programsize > _MAX_INSTRUCTIONS:
-        raise UsageError(f"regex={shown} repeats too much to be fast: make its {{…}} smaller")
-    if any(
-        match.start() == match.end()
-        for probe in _EMPTY_MATCH_PROBES
-        for match in pattern.finditer(probe)
-    ):
-        raise UsageError(
-            f"regex={shown} finds the empty text, which is everywhere: write + instead of *, or "
-            "a letter that must be there"
-        )
-    return pattern
 
 
 REGEX: Final = NormaliserDefinition(

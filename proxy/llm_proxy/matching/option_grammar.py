@@ -12,6 +12,7 @@ from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.matching.keys import NormaliserRule, RuleSet
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
+from llm_proxy.redaction import split_rule_texts
 
 _RULE_PATTERN: Final = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:@([0-9]+)\s*)?(?:=(.*))?", re.DOTALL)
 _SIMILARITY: Final = re.compile(r"0?\.[5-9][0-9]{0,3}|1(?:\.0{1,4})?")
@@ -53,10 +54,11 @@ def parse_rules(texts: Iterable[str]) -> RuleSet:
 
     Raises `UsageError` as `parse_rule` does, and for more rules than a cassette can list.
     """
-    rules = tuple(map(parse_rule, texts))
-    if len(rules) > MAX_RULES:
-        raise UsageError(f"there are {len(rules)} rules: give at most {MAX_RULES}")
-    return RuleSet(rules)
+    match_texts, redaction = split_rule_texts(texts)
+    rules = tuple(map(parse_rule, match_texts))
+    if (count := len(rules) + len(redaction.texts)) > MAX_RULES:
+        raise UsageError(f"there are {count} rules: give at most {MAX_RULES}")
+    return RuleSet(rules, redaction=redaction)
 
 
 def parse_rule(text: str) -> NormaliserRule:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-_ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
 _MIN_CHARS: Final = 8
 """The length from which a value does not occur in a text by accident."""
 _DIGIT: Final = re.compile("[0-9]")
@@ -28,11 +27,6 @@ _PATH_BEGINS: Final = re.compile(NO_PATH_BEFORE)
 _PATH_ENDS: Final = re.compile(r"(?![\w-]|\.\w)")
 """`/srv/app` is not found in `/x/srv/app`, `/srv/app-2` or `/srv/app.old`."""
 _SLUG_BEGINS: Final = re.compile(r"(?<![\w-])")
-
-
-def is_id_member(member: str) -> bool:
-    """Whether a member of an object has the name of an id: `id`, `call_id`, `toolUseId`."""
-    return _ID_MEMBER.fullmatch(member) is not None
 
 
 def looks_like_path(value: str) -> bool:

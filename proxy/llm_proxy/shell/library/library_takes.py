@@ -35,6 +35,7 @@ from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.ports import SimilarTakes
+from llm_proxy.redaction import REDACTION_RULES_VERSION
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.library import (
     Library,
@@ -288,6 +289,8 @@ class LibraryIndex:
         self._word_index = CassetteWordIndex()
         self._paths_keyed_differently: set[str] = set()
         """The files that were keyed by other rules than this run's, strays included."""
+        self._paths_redacted_differently: set[str] = set()
+        """The files with older redaction rules: what they replace now is part of a key."""
         self._index_steps = self._index_files()
         self._indexing_lock = threading.Lock()
         self._finish_event = threading.Event()
@@ -324,7 +327,9 @@ class LibraryIndex:
 
     def key_by_run_rules(self, meta: CassetteMeta, request: StoredRequest) -> str:
         """The key of a file's request by the rules of this run."""
-        if is_keyed_by(meta, self._rules):
+        if is_keyed_by(meta, self._rules) and not _is_redacted_by_older_rules(
+            meta.redaction_rules_version
+        ):
             return meta.key
         return matching.request_key(meta.provider, request, self._rules)
 
@@ -355,7 +360,7 @@ class LibraryIndex:
                 paths = self._library.stray_paths()
             else:
                 self._complete()
-                differently = self._paths_keyed_differently
+                differently = self._paths_keyed_differently | self._paths_redacted_differently
                 in_session = self._library.take_paths_in_session(session) if differently else []
                 paths = [path for path in in_session if str(path) in differently]
             files: list[_RekeyedFile] = []
@@ -427,7 +432,16 @@ class LibraryIndex:
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
             self._paths_keyed_differently.add(path)
+        elif _is_redacted_by_older_rules(meta_line.get("redaction_rules")):
+            self._paths_redacted_differently.add(path)
         self._word_index.add_cassette(number, second)
+
+
+def _is_redacted_by_older_rules(redaction_rules_version: object) -> bool:
+    """Whether values in a file's request may be replaced now that were not when it was keyed."""
+    return not isinstance(redaction_rules_version, int) or (
+        redaction_rules_version < REDACTION_RULES_VERSION
+    )
 
 
 def _read_opening_lines(path: str) -> tuple[bytes, bytes]:

@@ -22,12 +22,20 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
-from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, parse_cassette, spool
+from llm_proxy.cassette import (
+    Cassette,
+    CassetteMeta,
+    StoredRequest,
+    encode_cassette,
+    parse_cassette,
+    spool,
+)
 from llm_proxy.cassette.spool import INTERRUPTED_END, SpoolEnd
-from llm_proxy.cassette_views import cassette_outcome
+from llm_proxy.cassette_views import cassette_dialect, cassette_outcome
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
+from llm_proxy.redaction import ResponseRedaction, split_rule_texts
 from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, sync_folder
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
@@ -94,20 +102,24 @@ class CassetteFiler:
         path: Path,
         default_ending: SpoolEnd = INTERRUPTED_END,
         logical_request: LogicalRequest | None = None,
+        response_redaction: ResponseRedaction | None = None,
     ) -> FiledCassette | None:
         """File the spool at `path`, in place of an earlier attempt of `logical_request`.
 
-        `default_ending` is used if the spool has no end line.  None if the spool has no head, or
-        another attempt is kept instead.
+        `default_ending` is used if the spool has no end line.  `response_redaction` knows the
+        secrets of its request; without, the rules in its line 1 apply.  None if the spool has no
+        head, or another attempt is kept instead.
 
         Raises `SpoolError` if the library cannot be written, and `CassetteError` for an invalid
-        spool, which is kept unchanged.
+        spool, which is kept unchanged; `SecretNotReplaced` for one that must not be stored.
         """
         with open_spool(path) as spooled:
             if spooled.head is None:
                 return None
             try:
-                return self._file_spool_content(path.stem, spooled, default_ending, logical_request)
+                return self._file_spool_content(
+                    path.stem, spooled, default_ending, logical_request, response_redaction
+                )
             except CassetteError as error:
                 raise SpoolError(
                     f"the recording in {path} cannot be made a cassette: {error}"
@@ -127,7 +139,9 @@ class CassetteFiler:
         that a cassette cannot hold.
         """
         try:
-            filed = self._file_spool_content(f"{os.getpid()}-0", spooled, INTERRUPTED_END, None)
+            filed = self._file_spool_content(
+                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, None
+            )
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
         assert filed is not None  # noqa: S101 # only an SDK's attempt can be left out
@@ -139,17 +153,24 @@ class CassetteFiler:
         spooled: spool.SpoolContent,
         default_ending: SpoolEnd,
         logical_request: LogicalRequest | None,
+        response_redaction: ResponseRedaction | None,
     ) -> FiledCassette | None:
         meta, request = spooled.meta, spooled.request
         folder = self._library.path_for_take(meta, request, 1).parent
         self._library.make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
+        content = b"".join(spool.cassette_lines_from_spool(spooled, default_ending))
+        cassette = parse_cassette(str(temporary), content)
+        redacted = _redact_response(cassette, response_redaction)
+        if redacted is not cassette:
+            content = encode_cassette(redacted)
+            cassette = parse_cassette(str(temporary), content)
+        outcome = cassette_outcome(cassette)
         with _temporary_file(self._library, temporary) as file:
-            file.writelines(spool.cassette_lines_from_spool(spooled, default_ending))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            cassette = _read_back(temporary, meta)
-            outcome = cassette_outcome(cassette)
+            _verify_written(temporary, content)
             with self._lock, locked_folder(self._library.root):
                 final_path: Path | None = None
                 if self._skips_existing_copies:
@@ -322,8 +343,14 @@ def _temporary_file(library: Library, temporary: Path) -> Iterator[BinaryIO]:
                 temporary.unlink()
 
 
-def _read_back(temporary: Path, meta: CassetteMeta) -> Cassette:
-    cassette = parse_cassette(str(temporary), temporary.read_bytes())
-    if cassette.meta != meta:
-        raise CassetteError(str(temporary), 1, "another recording was written over it")
-    return cassette
+def _verify_written(temporary: Path, content: bytes) -> None:
+    if temporary.read_bytes() != content:
+        raise CassetteError(str(temporary), None, "another recording was written over it")
+
+
+def _redact_response(cassette: Cassette, response_redaction: ResponseRedaction | None) -> Cassette:
+    """Raises `SecretNotReplaced`."""
+    if response_redaction is None:  # recovered or imported: only the rules are known
+        rules = split_rule_texts(cassette.meta.match_rules)[1]
+        response_redaction = ResponseRedaction(rules, rules.finder())
+    return response_redaction.redact(cassette, cassette_dialect(cassette).counted_texts)

@@ -34,12 +34,12 @@ from typing import Final
 from llm_proxy import framing, redaction
 from llm_proxy.cassette import CassetteMeta, spool
 from llm_proxy.cassette.model import encode_line, printable_model
-from llm_proxy.errors import SpoolError
+from llm_proxy.errors import SecretNotReplaced, SpoolError
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
-from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES_VERSION
-from llm_proxy.routing import RoutedRequest, redact_stored_request
+from llm_proxy.redaction.frames import FrameRedactor
+from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.content_decoders import (
     ContentDecoder,
     InvalidContentCoding,
@@ -143,9 +143,11 @@ class SpoolWriter:
         """Whether the head is encoded, and with it the opening."""
         self._file: SpoolFile | None = None
         """Created once there is a response."""
-        self._redactor = redaction.Redactor(())
+        self._redactor = redaction.Redactor(redaction.NO_FINDER)
         self._body_redactor: redaction.Redactor | FrameRedactor = self._redactor
         """The redactor of the body; its first bytes select it, since content types may be wrong."""
+        self._redaction: redaction.ResponseRedaction | None = None
+        """The redaction of the finished cassette."""
         self._has_body_bytes = False
         """Whether any byte of the body was decoded."""
         self._decoder: ContentDecoder | None = None
@@ -181,13 +183,19 @@ class SpoolWriter:
 
         None if no response had begun, or another attempt of the logical request is kept instead.
 
-        Raises `SpoolError`; the spool is kept then.
+        Raises `SpoolError`; the spool is kept then, unless it holds a secret that cannot be
+        replaced.
         """
         if self._file is None:
             return None
         spool_end = self._spool_end(at_ms, ending)
         try:
-            filed = filer.file_spool(self._file.path, spool_end, self._logical_request)
+            filed = filer.file_spool(
+                self._file.path, spool_end, self._logical_request, self._redaction
+            )
+        except SecretNotReplaced:
+            self._file.discard()
+            raise
         except Exception:
             self._file.close_and_keep()
             raise
@@ -202,10 +210,9 @@ class SpoolWriter:
             routed.session, routed.key, routed.logical_request
         )
         stored, model = routed.stored_request, routed.model
-        if self._operator_secrets:
-            stored = redact_stored_request(
-                stored, self._operator_secrets, redaction.OPERATOR_PLACEHOLDER
-            )
+        operator_secrets = redaction.operator_secrets(self._operator_secrets)
+        if operator_secrets:
+            stored = redaction.redact_known(stored, redaction.NO_REDACTION.finder(operator_secrets))
             if stored is not routed.stored_request:
                 model = routed.dialect.model(stored)
         self.description = f"{stored.method} {stored.path}"
@@ -223,8 +230,10 @@ class SpoolWriter:
         )
         target = spool.SpoolTargetLine(1, self._recorder.library_path, self._take)
         self._opening = spool.encode_opening(target, meta, stored)
-        secrets = routed.credentials | self._operator_secrets
-        self._redactor = self._body_redactor = redaction.Redactor(secrets)
+        secrets = redaction.client_secrets(routed.credentials) | operator_secrets
+        rules = routed.match_rules.redaction
+        self._redaction = redaction.ResponseRedaction(rules, rules.finder(secrets))
+        self._redactor = self._body_redactor = redaction.Redactor(self._redaction.finder)
         return []
 
     def encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:

@@ -16,10 +16,10 @@ from typing import Final
 
 from llm_proxy import redaction
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, with_detected_codec
-from llm_proxy.errors import CassetteError, SpoolError
+from llm_proxy.errors import CassetteError, SecretNotReplaced, SpoolError
 from llm_proxy.exchange import Ending, Read
-from llm_proxy.frame_redaction import count_placeholders
 from llm_proxy.framing import eventstream
+from llm_proxy.redaction.frames import count_frame_placeholders
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import (
     TEMPORARY_FILE_NAME,
@@ -93,6 +93,8 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
                 return ForeignSpool(path, Path(spooled.target_line.library))
             redacted_count = _count_redacted_secrets(spooled)
         filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, 0.0, redacted_count))
+    except SecretNotReplaced as error:
+        return _delete_file(path, str(error))
     except SpoolError as error:
         return KeptFile(path, str(error))
     except CassetteError as error:
@@ -124,16 +126,16 @@ def _count_redacted_secrets(spooled: SpoolContent) -> int:
     spooled = with_detected_codec(spooled)
     if spooled.head is None:
         return 0
-    response, placeholder = spooled.head, redaction.PLACEHOLDER
+    response = spooled.head
     header_count = sum(
-        value.count(placeholder)
+        redaction.count_placeholders(value.encode("latin-1"))
         for name, value in response.headers
         if name.lower() not in redaction.REDACTED_RESPONSE_HEADERS
     )
     reads = (item for item in spooled.reads_and_end if isinstance(item, Read))
     if response.codec == eventstream.CODEC_NAME:
-        return header_count + count_placeholders(reads)
-    return header_count + sum(read.received_bytes.count(placeholder.encode()) for read in reads)
+        return header_count + count_frame_placeholders(reads)
+    return header_count + sum(redaction.count_placeholders(read.received_bytes) for read in reads)
 
 
 def _delete_temporary_files(root: Path) -> Iterator[DeletedFile | KeptFile]:

@@ -31,7 +31,13 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
-from llm_proxy.redaction import Redactor, displayable_target, request_credential_spellings
+from llm_proxy.redaction import (
+    DEFAULT_REDACTION,
+    Redactor,
+    client_secrets,
+    displayable_target,
+    request_credential_spellings,
+)
 from llm_proxy.routing import RoutedRequest, is_control_path, route_request
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
@@ -298,7 +304,6 @@ def _request_line(routed: RoutedRequest) -> str:
 
 def _redacted_text(text: str, request: Request) -> str:
     """`text`, which may quote the request, with the request's secrets redacted."""
-    secrets, encoded = request_credential_spellings(request), text.encode("utf-8", "replace")
-    if not any(secret in encoded for secret in secrets):  # nearly always
-        return text
-    return Redactor(secrets).redact(encoded).decode()
+    secrets = client_secrets(request_credential_spellings(request))
+    redactor = Redactor(DEFAULT_REDACTION.finder(secrets))
+    return redactor.redact(text.encode("utf-8", "replace")).decode()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -23,7 +23,8 @@ from llm_proxy.exchange import Read
 from llm_proxy.framing import eventstream, message_edits
 from llm_proxy.framing.eventstream import MAX_FRAME_BYTES, PRELUDE_BYTES, EventStreamSplitter
 from llm_proxy.framing.message_edits import ByteEdit
-from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
+from llm_proxy.redaction.placeholders import count_placeholders
+from llm_proxy.redaction.stream import RedactedPiece, Redactor
 
 _BYTES_FIELD: Final = b'"bytes"'
 _BASE64_FIELD: Final = re.compile(_BYTES_FIELD + rb'\s*:\s*"([A-Za-z0-9+/=\\]*)')
@@ -98,24 +99,17 @@ class FrameRedactor:
 
         None for an intact frame without secrets, as nearly all are.
         """
-        has_plain_secret = bool(self._redactor.secret_spans(frame))
-        candidates: list[ByteEdit] = []
-        if (has_plain_secret or _BYTES_FIELD in frame) and (
-            span := eventstream.payload_span(frame)
-        ) is not None:
-            begin, end = span
-            candidates += self._base64_field_edits(frame, begin, end)
-            if has_plain_secret:  # nearly never
-                candidates += self._header_edits(frame, begin)
-                for first, last in self._redactor.secret_spans(frame[begin:end]):
-                    self._redactor.replaced_count += 1
-                    candidates.append(ByteEdit(begin + first, begin + last, PLACEHOLDER.encode()))
-        edits: list[ByteEdit] = []
-        for edit in sorted(candidates, key=lambda edit: edit.begin):
-            if not edits or edits[-1].end <= edit.begin:
-                edits.append(edit)
-        is_clean = not (has_plain_secret or edits) and eventstream.is_intact_frame(frame)
-        return None if is_clean else edits
+        if not self._redactor.secret_spans(frame):
+            return None if eventstream.is_intact_frame(frame) else []
+        span = eventstream.payload_span(frame)
+        if span is None:
+            return []
+        begin, end = span
+        edits = list(self._header_edits(frame, begin))
+        for found in self._redactor.secret_spans(frame[begin:end]):
+            self._redactor.replaced_count += found.count
+            edits.append(ByteEdit(begin + found.begin, begin + found.end, found.replacement))
+        return edits
 
     def _header_edits(self, frame: bytes, end: int) -> Iterator[ByteEdit]:
         """The edits of the headers, which end at offset `end`, that hold a secret.
@@ -140,20 +134,6 @@ class FrameRedactor:
                 self._redactor.replaced_count = count
             else:
                 yield ByteEdit(header.start, header.end, new)
-
-    def _base64_field_edits(self, frame: bytes, begin: int, end: int) -> Iterator[ByteEdit]:
-        """The edits of payload fields that hold a secret in base64."""
-        for field in _BASE64_FIELD.finditer(frame, begin, end):
-            decoded = _decode_base64(field[1])
-            if decoded is None or not self._redactor.secret_spans(decoded):
-                continue
-            if not self._redactor.secret_spans(field[1]):  # else the plain-text edit replaces it
-                redacted = self._redactor.redact(decoded)
-                new = b64encode(redacted)
-                is_truncated = field.end() == end
-                yield ByteEdit(
-                    field.start(1), field.end(1), new.rstrip(b"=") if is_truncated else new
-                )
 
     def _release_bytes(self, size: int, edits: Sequence[ByteEdit] = ()) -> list[RedactedPiece]:
         """Remove the first `size` bytes; return them, edited, in their reads.
@@ -193,13 +173,13 @@ class FrameRedactor:
         return [*redacted_pieces, *self._redactor.flush()] if is_frame_complete else redacted_pieces
 
 
-def count_placeholders(reads: Iterable[Read]) -> int:
+def count_frame_placeholders(reads: Iterable[Read]) -> int:
     """The number of placeholders in the frames of these reads, including those in base64."""
     splitter, count = EventStreamSplitter(MAX_FRAME_BYTES), 0
     for frames in (*(splitter.feed(read.received_bytes) for read in reads), splitter.close()):
         for frame in frames:
             fields = (_decode_base64(field) or b"" for field in _BASE64_FIELD.findall(frame))
-            count += sum(text.count(PLACEHOLDER.encode()) for text in (frame, *fields))
+            count += sum(count_placeholders(text) for text in (frame, *fields))
     return count
 
 

@@ -1,0 +1,245 @@
+"""Changes texts in the response of a cassette; everything else stays byte for byte.
+
+Reads and messages end at the same places.  The pieces of a streamed field are joined, so that what
+spans messages is found.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final, cast
+
+import msgspec
+
+from llm_proxy.cassette import Cassette
+from llm_proxy.cassette.model import sha256_hex
+from llm_proxy.exchange import Read
+from llm_proxy.framing import message_edits
+from llm_proxy.framing.message_edits import ByteEdit
+from llm_proxy.message_texts import (
+    EditableText,
+    TextChange,
+    editable_text,
+    is_id_member,
+    json_strings,
+    parse_json_document,
+)
+from llm_proxy.turns import Json
+
+_STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
+"""Members that identify which of several interleaved fields a message continues."""
+_LINE_END: Final = re.compile("[\r\n]")
+_NOT_JSON: Final = -1
+"""The text index of a message that is no JSON."""
+
+FieldKey = tuple[str | int | tuple[str, int | str], ...]
+"""Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
+
+FindChanges = Callable[[str, str], list[TextChange]]
+"""The changes of a text, from left to right; its second argument is the name of the member that
+contains the text, empty if there is none."""
+SelectValues = Callable[[Json], Mapping[tuple[str | int, ...], str]]
+"""The values of a document that are replaced as a whole: the replacement by the path of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPiece:
+    """The piece of a streamed field in one message."""
+
+    message_index: int
+    """The index of the message, from 0."""
+    text_index: int
+    """The index of the text within the message, from 0; -1 for all of a message that is no JSON."""
+    text: str
+
+
+def edit_cassette(
+    cassette: Cassette,
+    find_changes: FindChanges,
+    counted_texts: Collection[tuple[str, str]] = (),
+    select_values: SelectValues | None = None,
+) -> tuple[Cassette, int]:
+    """The cassette with its texts changed, and the number of changes; the same object if 0.
+
+    `counted_texts` are those of its dialect.
+    """
+    edits, count = message_text_edits(
+        cassette.codec_name, cassette.framed_messages, find_changes, counted_texts, select_values
+    )
+    if not edits:
+        return cassette, 0
+    body = cassette.response_body
+    new_body = message_edits.apply_edits(body, edits)
+    read_data = _split_edited_body(
+        new_body, [len(read.received_bytes) for read in cassette.reads], edits
+    )
+    content_length = cassette.response_head.content_length
+    edited = replace(
+        cassette,
+        response_head=replace(
+            cassette.response_head,
+            content_length=content_length and content_length + len(new_body) - len(body),
+        ),
+        framed_messages=tuple(
+            _split_edited_body(new_body, list(map(len, cassette.framed_messages)), edits)
+        ),
+        reads=tuple(
+            Read(read.at_ms, data) for read, data in zip(cassette.reads, read_data, strict=True)
+        ),
+        response_end=msgspec.structs.replace(
+            cassette.response_end, size_bytes=len(new_body), sha256=sha256_hex(new_body)
+        ),
+    )
+    return edited, count
+
+
+def message_text_edits(
+    codec: str,
+    messages: Sequence[bytes],
+    find_changes: FindChanges,
+    counted_texts: Collection[tuple[str, str]] = (),
+    select_values: SelectValues | None = None,
+) -> tuple[list[ByteEdit], int]:
+    """The edits of the joined messages that change their texts, and the number of changes."""
+    texts = [editable_text(codec, message) for message in messages]
+    changes, count = _changes_by_message(texts, find_changes, counted_texts, select_values)
+    edits: list[ByteEdit] = []
+    offset = 0
+    for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
+        if text is not None and (message_changes := changes.get(number)):
+            edits += [
+                ByteEdit(offset + edit.begin, offset + edit.end, edit.replacement)
+                for edit in text.to_byte_edits(sorted(message_changes, key=lambda edit: edit.begin))
+            ]
+        offset += len(message)
+    return edits, count
+
+
+def _split_edited_body(body: bytes, sizes: Sequence[int], edits: Sequence[ByteEdit]) -> list[bytes]:
+    ends = list(message_edits.moved_positions(accumulate(sizes), edits))
+    return [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _changes_by_message(
+    texts: Sequence[EditableText | None],
+    find_changes: FindChanges,
+    counted_texts: Collection[tuple[str, str]],
+    select_values: SelectValues | None,
+) -> tuple[dict[int, list[TextChange]], int]:
+    """The changes of each message's text, by the message's index; and the number of values."""
+    changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
+    pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
+    piece_changes: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    documents: dict[int, str] = {}
+    count = 0
+    for number, editable in enumerate(texts):
+        if editable is None:
+            continue
+        try:
+            body = cast("Json", parse_json_document(editable.text))
+        except ValueError:
+            pieces_by_field[()].append(FieldPiece(number, _NOT_JSON, editable.text))
+            continue
+        documents[number] = editable.text
+        kind = body.get("type") if isinstance(body, dict) else ""
+        start = (kind if isinstance(kind, str) else "",)
+        selected = select_values(body) if select_values is not None else ()
+        for place, (key, text) in enumerate(_keyed_texts(body, start, counted_texts)):
+            piece = FieldPiece(number, place, text)
+            if selected and (placeholder := _selected_placeholder(key, selected)) is not None:
+                piece_changes[number][piece].append(TextChange(0, len(text), placeholder))
+            else:
+                pieces_by_field[key].append(piece)
+    for key, pieces in pieces_by_field.items():
+        for piece, change in _piece_changes(key, pieces, find_changes):
+            piece_changes[piece.message_index][piece].append(change)
+    for number, changes_by_piece in piece_changes.items():
+        if number not in documents:
+            [(piece, changes)] = changes_by_piece.items()
+            for change in changes:
+                # A line end may belong to the framing.
+                if not _LINE_END.search(piece.text[change.begin : change.end] + change.replacement):
+                    changes_by_message[number].append(change)
+                    count += bool(change.replacement)
+            continue
+        strings = [
+            string for string in json_strings(documents[number]) if not string.is_member_name
+        ]
+        # A parser keeps only the last of two members with the same name: then the strings are not
+        # those that were parsed, and the message stays as it is.
+        if all(strings[piece.text_index].value == piece.text for piece in changes_by_piece):
+            for piece, changes in changes_by_piece.items():
+                changes_by_message[number] += strings[piece.text_index].to_source_changes(changes)
+                # Of a value that spans pieces, only the first one has a replacement.
+                count += sum(bool(change.replacement) for change in changes)
+    return changes_by_message, count
+
+
+def _keyed_texts(
+    value: object, key: FieldKey, counted_texts: Collection[tuple[str, str]]
+) -> Iterator[tuple[FieldKey, str]]:
+    """Every text of a message in order, with the key of the field that it is a piece of."""
+    match value:
+        case str():
+            yield (
+                tuple(
+                    step
+                    for step in key
+                    if not isinstance(step, tuple) or (step[0], key[-1]) not in counted_texts
+                ),
+                value,
+            )
+        case dict():
+            stream_ids = [
+                (name, item)
+                for name, item in value.items()
+                if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
+            ]
+            for name, item in value.items():
+                yield from _keyed_texts(item, (*key, *stream_ids, name), counted_texts)
+        case list():
+            for number, item in enumerate(value):
+                yield from _keyed_texts(item, (*key, number), counted_texts)
+        case _:
+            pass
+
+
+def _piece_changes(
+    key: FieldKey, pieces: Sequence[FieldPiece], find_changes: FindChanges
+) -> list[tuple[FieldPiece, TextChange]]:
+    """The changes of a field's pieces, including those of values that span pieces.
+
+    The new value goes to the piece in which the recorded one begins.  A field with the same value
+    in every message, such as an id, is not joined.
+    """
+    member = next((text for text in reversed(key) if isinstance(text, str)), "")
+    if len(pieces) == 1 or is_id_member(member) or len({piece.text for piece in pieces}) == 1:
+        return [(piece, change) for piece in pieces for change in find_changes(piece.text, member)]
+    starts = [0, *accumulate(len(piece.text) for piece in pieces)]
+    changes: list[tuple[FieldPiece, TextChange]] = []
+    for change in find_changes("".join(piece.text for piece in pieces), member):
+        number, replacement = bisect_right(starts, change.begin) - 1, change.replacement
+        while number < len(pieces) and starts[number] < change.end:
+            start, size = starts[number], len(pieces[number].text)
+            begin, end = max(0, change.begin - start), min(size, change.end - start)
+            if begin < end:
+                changes.append((pieces[number], TextChange(begin, end, replacement)))
+                replacement = ""
+            number += 1
+    return changes
+
+
+def _selected_placeholder(
+    key: FieldKey, selected: Mapping[tuple[str | int, ...], str]
+) -> str | None:
+    """The replacement of the text with this key: its own, or that of a value that contains it."""
+    path = tuple(step for step in key[1:] if not isinstance(step, tuple))
+    placeholders = (selected.get(path[:size]) for size in range(len(path), -1, -1))
+    return next((each for each in placeholders if each is not None), None)

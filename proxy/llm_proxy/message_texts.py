@@ -1,0 +1,217 @@
+"""The texts of messages, and byte edits that change them.
+
+The text of a message is mostly a JSON document: the data of an SSE event, a line, the payload of a
+frame or what that holds in base64.  Everything but the changed characters stays byte for byte, and
+lengths and checksums of frames are made right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import orjson
+
+from llm_proxy.framing import eventstream, message_edits
+from llm_proxy.framing.message_edits import ByteEdit
+
+_JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
+_SPELLED_CHARACTER: Final = re.compile(
+    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
+    re.DOTALL,
+)
+"""The JSON spelling of one character."""
+_SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
+_BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
+_ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
+_BASE64_MEMBER: Final = "bytes"
+"""The member of a frame's payload that holds the model's own event in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """Replaces the characters from `begin` to `end` by `replacement`."""
+
+    begin: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonString:
+    """One string of a JSON document."""
+
+    begin: int
+    """Its offset in the document, after the opening quote."""
+    source_text: str
+    """The string as written in the document, without quotes."""
+    value: str
+    """The decoded string."""
+    member: str
+    """The name of the member whose value it is; empty in a list."""
+    is_member_name: bool
+    """Whether it is the name of a member."""
+
+    def to_source_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
+        """Translate changes of the value to changes of the document's text."""
+        starts: list[int] | range = range(len(self.source_text) + 1)
+        if changes and "\\" in self.source_text:
+            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source_text)))]
+        return [
+            TextChange(
+                self.begin + starts[change.begin],
+                self.begin + starts[change.end],
+                escape_json_text(change.replacement),
+            )
+            for change in changes
+        ]
+
+
+def json_strings(text: str) -> Iterator[JsonString]:
+    """All strings of a JSON document, in order, including the names of members."""
+    member, value_offset = "", -1
+    for found in _JSON_STRING.finditer(text):
+        source, is_name = found[1], found[2] is not None
+        value = source
+        if "\\" in source:
+            with suppress(ValueError):
+                value = str(json.loads(f'"{source}"', strict=False))
+        member_of_value = member if found.start() == value_offset and not is_name else ""
+        yield JsonString(found.start(1), source, value, member_of_value, is_name)
+        if is_name:
+            member, value_offset = value, found.end()
+
+
+def is_json_container(text: str) -> bool:
+    """Whether a text is a JSON object or array."""
+    if not text.lstrip(" \t\r\n").startswith(("{", "[")):
+        return False
+    try:
+        parse_json_document(text)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_json_document(text: str) -> object:
+    """Parse a JSON document, with lone surrogates allowed.  Raises `ValueError` if invalid."""
+    try:
+        return orjson.loads(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        if "\\ud" not in text.lower():
+            raise
+    try:
+        return json.loads(text)  # accepts lone surrogates
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def escape_json_text(value: str) -> str:
+    """A text as a JSON string without its quotes."""
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class EditableText:
+    """The text in a message, which can be changed."""
+
+    text: str
+    """Mostly a JSON document."""
+    to_byte_edits: Callable[[Sequence[TextChange]], list[ByteEdit]]
+    """The byte edits of the message for text changes, which are ordered from left to right."""
+
+
+def editable_text(codec: str, message: bytes) -> EditableText | None:
+    """The editable text of a message; None if it has none."""
+    match codec:
+        case "sse":
+            lines = [(found.start(1), found[1]) for found in _SSE_DATA_LINE.finditer(message)]
+            return _unencoded_text(lines) if lines else None
+        case "json-array":
+            found = _BEFORE_ELEMENT.match(message)
+            begin = found.end() if found is not None else 0
+            return _unencoded_text([(begin, message[begin:])])
+        case eventstream.CODEC_NAME:
+            return _frame_text(message)
+        case "whole":
+            with suppress(UnicodeDecodeError):  # audio or an image
+                message.decode()
+                return _unencoded_text([(0, message)])
+            return None
+        case _:
+            return _unencoded_text([(0, message)])
+
+
+def _unencoded_text(raw_lines: Sequence[tuple[int, bytes]]) -> EditableText:
+    """A text on one line or several, each with its byte offset in the message."""
+    offsets = [offset for offset, _ in raw_lines]
+    lines = [_decode_utf8(line) for _, line in raw_lines]
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+
+    def byte_edit(change: TextChange) -> ByteEdit:
+        # A change never spans lines, because no JSON string does.
+        index = bisect_right(starts, change.begin) - 1
+        begin, end = (
+            offsets[index] + len(_encode_utf8(lines[index][: position - starts[index]]))
+            for position in (change.begin, change.end)
+        )
+        return ByteEdit(begin, end, _encode_utf8(change.replacement))
+
+    return EditableText("\n".join(lines), lambda changes: list(map(byte_edit, changes)))
+
+
+def _frame_text(frame: bytes) -> EditableText | None:
+    """The payload of an event stream frame, or the text that is in it in base64."""
+    prelude = frame[: eventstream.PRELUDE_BYTES]
+    if len(prelude) < eventstream.PRELUDE_BYTES or eventstream.frame_size(prelude) is None:
+        return None
+    span = eventstream.payload_span(frame)
+    if span is None:
+        return None
+    payload = _unencoded_text([(span[0], frame[slice(*span)])])
+
+    def payload_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """The edits of the payload, with those of lengths and checksums."""
+        return message_edits.with_envelope_edits(frame, payload.to_byte_edits(changes))
+
+    strings = json_strings(payload.text) if f'"{_BASE64_MEMBER}"' in payload.text else ()
+    encoded = next((string for string in strings if string.member == _BASE64_MEMBER), None)
+    if encoded is None:
+        return EditableText(payload.text, payload_edits)
+    try:
+        text = _decode_utf8(b64decode(encoded.value, validate=True))
+    except ValueError:
+        return EditableText(payload.text, payload_edits)
+
+    def base64_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """One edit that replaces all of the base64, with those of lengths and checksums."""
+        pieces: list[str] = []
+        offset = 0
+        for change in changes:
+            pieces += [text[offset : change.begin], change.replacement]
+            offset = change.end
+        data = _encode_utf8("".join([*pieces, text[offset:]]))
+        whole_change = TextChange(0, len(encoded.value), b64encode(data).decode())
+        return payload_edits(encoded.to_source_changes([whole_change]))
+
+    return EditableText(text, base64_edits)
+
+
+def _decode_utf8(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _encode_utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def is_id_member(member: str) -> bool:
+    """Whether a member of an object has the name of an id: `id`, `call_id`, `toolUseId`."""
+    return _ID_MEMBER.fullmatch(member) is not None

@@ -1,0 +1,223 @@
+"""Redacts documents: a request, and the response of a finished cassette.
+
+In a finished cassette, the pieces of every streamed text are joined: a secret may be spread over
+messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from llm_proxy.cassette import Cassette, StoredRequest
+from llm_proxy.cassette_edits import edit_cassette, message_text_edits
+from llm_proxy.errors import SecretNotReplaced
+from llm_proxy.exchange import header_value
+from llm_proxy.framing import message_edits
+from llm_proxy.message_texts import TextChange, is_json_container, json_strings
+from llm_proxy.redaction.credentials import has_secret_shape, is_dummy_credential
+from llm_proxy.redaction.finder import SecretFinder
+from llm_proxy.redaction.headers import redact_query
+from llm_proxy.redaction.names import body_field_kind
+from llm_proxy.redaction.placeholders import PLACEHOLDER_PATTERN, rule_placeholder
+from llm_proxy.redaction.rules import FIELD_NAMES_RULE, FIELD_RULE, RedactionRules
+from llm_proxy.redaction.stream import Redactor
+from llm_proxy.turns import Json
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_MAX_JSON_DEPTH: Final = 3
+"""The deepest nesting of JSON within JSON strings that is searched."""
+_MAX_STEPS: Final = 500_000
+"""Values of a document that the JSONPaths of rules may visit."""
+_MIN_AMBIGUOUS_CHARS: Final = 16
+"""The fewest characters of a secret in a field whose name alone does not decide."""
+_FIELD_HINT: Final = (
+    rb"(?i)(?:keys?|secrets?|token|authorization|password|passwd|passphrase|passcode|pwd|cookie"
+    rb"|credentials?|string|url|uri|auth|jwt|bearer)\\*\"\s*:\s*\\*\""
+)
+"""A field with a string that may be a secret, also in JSON within a string."""
+_REST_OF_SECRET: Final = re.compile(
+    r"(\[redacted:(?P<rule>[a-z0-9-]{1,60})\])(?P<rest>(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9]))+)"
+)
+"""A secret that was found in one piece of a text, and goes on in the next."""
+_REST_OF_BLOCK: Final = re.compile(
+    r"\[redacted:private-key\](?P<rest>(?:[\r\n]*[A-Za-z0-9+/=]{16,})*[\r\n]*(?:[A-Za-z0-9+/=]+\s*)?"
+    r"-----END [A-Z0-9 ]{1,40}-----|(?:[\r\n]*[A-Za-z0-9+/=]{16,})+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRedaction:
+    """Finds what is replaced in the decoded texts of a document."""
+
+    finder: SecretFinder
+    rules: RedactionRules
+    is_request: bool
+    """Whether the names of secret fields count: in responses they may be the model's words."""
+    _changes: dict[tuple[str, str], list[TextChange]] = field(default_factory=dict)
+    """The changes of texts that were searched before: many repeat in every message."""
+
+    def find_changes(self, text: str, member: str) -> list[TextChange]:
+        """The changes of a text, from left to right; `member` is the field that contains it."""
+        changes = self._changes.get((text, member))
+        if changes is None:
+            changes = self._changes[text, member] = self._find(text, member, 0)
+        return changes
+
+    def _find(self, text: str, member: str, depth: int) -> list[TextChange]:
+        if (rule := self._field_rule(text, member)) is not None:
+            return [TextChange(0, len(text), rule_placeholder(rule))]
+        if depth < _MAX_JSON_DEPTH and is_json_container(text):
+            return [
+                change
+                for string in json_strings(text)
+                for change in string.to_source_changes(
+                    self._find(string.value, string.member, depth + 1)
+                )
+            ]
+        changes = self._secrets(text)
+        if "[redacted:" not in text:
+            return changes
+        for expression in (_REST_OF_SECRET, _REST_OF_BLOCK):
+            for match in expression.finditer(text):
+                begin, end = match.span("rest")
+                if not any(change.begin < end and begin < change.end for change in changes):
+                    changes.append(TextChange(begin, end, ""))
+        return sorted(changes, key=lambda change: change.begin)
+
+    def _secrets(self, text: str) -> list[TextChange]:
+        data = text.encode("utf-8", "surrogatepass")
+        spans = self.finder.find(data)
+        if spans and len(data) != len(text):  # offsets of bytes to offsets of characters
+            return [
+                TextChange(
+                    len(data[: span.begin].decode("utf-8", "surrogatepass")),
+                    len(data[: span.end].decode("utf-8", "surrogatepass")),
+                    span.replacement.decode(),
+                )
+                for span in spans
+            ]
+        return [TextChange(span.begin, span.end, span.replacement.decode()) for span in spans]
+
+    def _field_rule(self, text: str, member: str) -> str | None:
+        """The rule by which the whole value of a field is replaced."""
+        if not member or not text or PLACEHOLDER_PATTERN.search(text):
+            return None
+        if member in self.rules.fields:
+            return FIELD_RULE
+        if not (self.is_request and self.rules.has_field_names):
+            return None
+        match body_field_kind(member):
+            case "secret" if not is_dummy_credential(text):
+                return FIELD_NAMES_RULE
+            case "ambiguous" if len(text) >= _MIN_AMBIGUOUS_CHARS and " " not in text:
+                return FIELD_NAMES_RULE if has_secret_shape(text.encode()) else None
+            case _:
+                return None
+
+    def select_values(self, document: Json) -> Mapping[tuple[str | int, ...], str]:
+        """The values that the JSONPaths of the rules select: the placeholder by path."""
+        from llm_proxy import json_paths  # noqa: PLC0415 # 0.08 s, only where a rule has a path
+
+        budget = json_paths.StepBudget(_MAX_STEPS)
+        placeholder = rule_placeholder(FIELD_RULE)
+        return {
+            match.parts: placeholder
+            for text in self.rules.paths
+            for match in json_paths.find_nodes(json_paths.compile_path(text), document, budget)
+        }
+
+
+def redact_request(request: StoredRequest, rules: RedactionRules) -> StoredRequest:
+    """The request without what the rules replace; the same object if there is nothing."""
+    redacted = redact_known(request, rules.finder())
+    body, count = _redact_fields(redacted, rules)
+    if count == 0:
+        return redacted
+    return replace(redacted, body=body, redacted_count=redacted.redacted_count + count)
+
+
+def redact_known(request: StoredRequest, finder: SecretFinder) -> StoredRequest:
+    """The request without what `finder` finds in it; the same object if there is nothing."""
+    redactor = Redactor(finder)
+    redacted = StoredRequest(
+        method=request.method,
+        path=redactor.redact_latin1(request.path),
+        query=redactor.redact_latin1(request.query),
+        headers=tuple((name, redactor.redact_latin1(value)) for name, value in request.headers),
+        body=redactor.redact(request.body),
+        redacted_count=request.redacted_count + redactor.replaced_count,
+    )
+    return redacted if redactor.replaced_count else request
+
+
+def _redact_fields(request: StoredRequest, rules: RedactionRules) -> tuple[bytes, int]:
+    """The body without the values of fields that the rules name, and their number."""
+    body = request.body
+    content_type = header_value(request.headers, "content-type") or ""
+    if content_type.partition(";")[0].strip().lower() == _FORM and rules.has_field_names:
+        text, count = redact_query(body.decode("latin-1"))
+        return text.encode("latin-1"), count
+    own_names = rules.fields or rules.paths
+    if not own_names and not (rules.has_field_names and _field_hint().search(body)):
+        return body, 0
+    redaction = TextRedaction(NO_FINDER, rules, is_request=True)
+    edits, count = message_text_edits(
+        "whole",
+        [body],
+        redaction.find_changes,
+        select_values=redaction.select_values if rules.paths else None,
+    )
+    return message_edits.apply_edits(body, edits), count
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRedaction:
+    """Redacts finished cassettes: their joined texts."""
+
+    rules: RedactionRules
+    finder: SecretFinder
+    """Finds what the rules and what is known of the request find."""
+
+    def redact(self, cassette: Cassette, counted_texts: Collection[tuple[str, str]]) -> Cassette:
+        """The cassette without the secrets in its response; the same object if there are none.
+
+        `counted_texts` are those of its dialect.  Raises `SecretNotReplaced`.
+        """
+        redacted, count = self._edit(cassette, counted_texts)
+        if count == 0:
+            return cassette
+        if self._edit(redacted, counted_texts)[1]:
+            raise SecretNotReplaced(
+                "its response holds a secret that cannot be replaced; it is not stored"
+            )
+        end = redacted.response_end
+        end = msgspec.structs.replace(end, redacted_count=end.redacted_count + count)
+        return replace(redacted, response_end=end)
+
+    def _edit(
+        self, cassette: Cassette, counted_texts: Collection[tuple[str, str]]
+    ) -> tuple[Cassette, int]:
+        redaction = TextRedaction(self.finder, self.rules, is_request=False)
+        return edit_cassette(
+            cassette,
+            redaction.find_changes,
+            counted_texts,
+            redaction.select_values if self.rules.paths else None,
+        )
+
+
+NO_FINDER: Final = SecretFinder(())
+"""Finds nothing."""
+
+
+@lru_cache(1)
+def _field_hint() -> Any:
+    import re2  # noqa: PLC0415 # 5 ms, only where something is redacted
+
+    return re2.compile(_FIELD_HINT)

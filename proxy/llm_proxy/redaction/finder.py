@@ -1,0 +1,523 @@
+"""Finds secrets in bytes: known values, and values with the shape of a secret.
+
+    bytes ─▶ keywords (one pass of RE2) ─▶ the pattern of the keyword ─▶ spans
+                       │
+                       └─▶ escapes, base64 or hexadecimal: decoded, and searched again
+
+A keyword is what every secret of a kind begins with, such as `sk-ant-`.  It is found in every
+encoding, so that nearly all texts are searched once and nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from llm_proxy.redaction.patterns import LONGEST_AFTER_KEYWORD, SecretPattern
+from llm_proxy.redaction.placeholders import rule_placeholder
+
+_MAX_DEPTH: Final = 2
+"""The most encodings within each other that are decoded."""
+_MAX_TOKEN_BYTES: Final = 16 * 1024
+"""The longest run of characters that is searched as one token, and the most that is held back."""
+_MAX_LITERAL_BYTES: Final = 24
+"""The most bytes of a known secret by which its encoded forms are found."""
+_MIN_ENCODED_CHARS: Final = 4
+"""The fewest characters of base64 by which a keyword is found."""
+_KEY_BYTES: Final = 3
+"""The bytes by which the patterns of a keyword are looked up: the shortest keyword has as many."""
+_BEFORE_CHARS: Final = 128
+"""How far before a keyword the run of base64 or hexadecimal may begin that contains it."""
+
+_ESCAPES: Final = (
+    rb"\\+u00[2-7][0-9A-Fa-f]|\\+x[2-7][0-9A-Fa-f]|\\+/"  # JSON and programming languages
+    rb"|%[2-7][0-9A-Fa-f]"  # URLs
+    rb"|&#0{0,4}[0-9]{2,3};|&#[xX]0{0,4}[2-7][0-9A-Fa-f];"  # HTML
+)
+"""An escaped character of ASCII."""
+_BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
+_HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]*")
+_FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
+_TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_TOKEN_RUN: Final = re.compile(rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]*")
+"""The characters of secrets, without those that end one everywhere."""
+_MAX_KEYWORD_BYTES: Final = 12
+"""How far before the last run a keyword with a space may begin, such as `Bearer `."""
+_BLOCK_BEGIN: Final = b"-----BEGIN "
+_BLOCK_END: Final = b"-----END "
+_ESCAPE_EXAMPLES: Final = (
+    *(rb"\u00%d0" % digit for digit in range(2, 8)),
+    *(rb"%s%d0" % (mark, digit) for mark in (rb"\x", b"%") for digit in range(2, 8)),
+    *(b"&#%d;" % code for code in range(32, 127)),
+    *(b"&#%s%x;" % (mark, code) for mark in (b"x", b"X") for code in range(32, 127)),
+)
+"""Escapes with all beginnings that one may have."""
+_EXPRESSION_MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""The most memory of RE2 for one expression; 2 MB are used."""
+_ESCAPE_STARTS: Final = frozenset(b"\\%&")
+_ESCAPE_WINDOW_BYTES: Final = 4096
+"""How far behind an escaped character the secret may end that it belongs to."""
+_FIRST_NON_ASCII: Final = 128
+_WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSecret:
+    """What replaces a known secret."""
+
+    rule: str
+    placeholder: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSpan:
+    """A secret in a text, and what replaces it."""
+
+    begin: int
+    end: int
+    replacement: bytes
+    """The placeholder, in the encoding of the text around it."""
+    rule: str
+    """The name of the rule that found it."""
+    secret: bytes = field(repr=False)
+    """The decoded secret."""
+    count: int = 1
+    """The number of secrets that `replacement` replaces."""
+
+
+class SecretFinder:
+    """Finds the secrets of some patterns and some known secrets.  Thread-safe."""
+
+    def __init__(
+        self,
+        patterns: Iterable[SecretPattern],
+        known_secrets: Mapping[bytes, KnownSecret] = {},
+        expressions: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        """Each of `expressions`, of RE2, has the name of its rule; no encoding of it is found."""
+        self._patterns = _pattern_index(tuple(patterns))
+        self._known = known_secrets
+        self._known_index = _known_index(frozenset(known_secrets))
+        self._expressions = expressions
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns or self._known_index or self._expressions)
+
+    def find(self, data: bytes) -> list[SecretSpan]:
+        """The secrets in `data`, from left to right, without overlaps."""
+        spans = self._find(data, 0)
+        for rule, expression in self._expressions:
+            placeholder = rule_placeholder(rule).encode()
+            spans += [
+                SecretSpan(match.start(), match.end(), placeholder, rule, match.group())
+                for match in expression.finditer(data)
+            ]
+        return spans if len(spans) < 2 else _without_overlaps(spans)
+
+    def open_offset(self, data: bytes) -> int:
+        """The offset from which `data` may be the beginning of a secret; its length if none."""
+        first = size = len(data)
+        if self._expressions:  # they match what they like, but on one line
+            first = max(data.rfind(b"\n") + 1, size - _MAX_TOKEN_BYTES)
+        for secret in self._known:
+            start = data.find(secret[:1], max(0, size - len(secret) + 1))
+            while start != -1 and start < first:
+                if secret.startswith(data[start:]):
+                    first = start
+                start = data.find(secret[:1], start + 1)
+        block = data.rfind(_BLOCK_BEGIN, max(0, size - _MAX_TOKEN_BYTES)) if self._patterns else -1
+        if block >= 0 and not any(end in data[block:] for end in (_BLOCK_END, b'"')):
+            first = min(first, block)
+        begin = _run_start(_TOKEN_RUN, data, size, _MAX_TOKEN_BYTES)
+        if begin == size:  # as nearly always: messages end with a line end
+            return first
+        if self._patterns is not None:
+            first = min(first, self._patterns.keywords.open_offset(data, begin))
+        if self._known_index is not None:
+            first = min(first, self._known_index.open_offset(data, begin))
+        return first
+
+    def _find(self, data: bytes, depth: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        escapes: list[tuple[int, int]] = []
+        if (known_index := self._known_index) is not None:
+
+            def known_secret(begin: int, found: bytes) -> SecretSpan | None:
+                if (known := self._known.get(found)) is None:
+                    return None
+                end, placeholder = begin + len(found), known.placeholder.encode()
+                return SecretSpan(begin, end, placeholder, known.rule, found)
+
+            self._find_literals(data, depth, known_index, known_secret, spans, escapes)
+        if (patterns := self._patterns) is not None:
+
+            def secret_by_shape(begin: int, _: bytes) -> SecretSpan | None:
+                return patterns.match_pattern(data, begin)
+
+            self._find_literals(data, depth, patterns.keywords, secret_by_shape, spans, escapes)
+        if escapes and depth < _MAX_DEPTH:
+            spans += self._find_escaped(data, depth, escapes)
+        return spans
+
+    def _find_literals(
+        self,
+        data: bytes,
+        depth: int,
+        index: _LiteralIndex,
+        secret_at: Callable[[int, bytes], SecretSpan | None],
+        spans: list[SecretSpan],
+        escapes: list[tuple[int, int]],
+    ) -> None:
+        """Add the secrets to `spans`, and where characters are escaped to `escapes`."""
+        if index.frequent_pattern is not None:
+            found_spans = (
+                secret_at(match.start(), match.group())
+                for match in index.frequent_pattern.finditer(data)
+            )
+            spans += [span for span in found_spans if span is not None]
+        position, decoded_until = 0, 0
+        while (match := index.pattern.search(data, position)) is not None:
+            begin, end = match.span()
+            found = data[begin:end]
+            position = begin + 1
+            if (span := secret_at(begin, found)) is not None:
+                spans.append(span)
+                position = max(position, span.end)
+            elif (encoding := index.encodings.get(found)) is not None:
+                if begin >= decoded_until and depth < _MAX_DEPTH:
+                    decoded_until = self._find_encoded(data, begin, encoding, depth, spans)
+            elif found[0] in _ESCAPE_STARTS:
+                escapes.append((begin, end))
+                position = end
+
+    def _find_escaped(
+        self, data: bytes, depth: int, escapes: Iterable[tuple[int, int]]
+    ) -> Iterator[SecretSpan]:
+        """The secrets that are written with escapes: their placeholders are not escaped."""
+        for window in _escape_windows(sorted(set(escapes)), len(data)):
+            text, to_source = _unescape(data, *window)
+            for span in self._find(text, depth + 1):
+                yield replace(span, begin=to_source(span.begin), end=to_source(span.end))
+
+    def _find_encoded(
+        self, data: bytes, position: int, encoding: _Encoding, depth: int, spans: list[SecretSpan]
+    ) -> int:
+        """Add the secrets in the base64 or hexadecimal around a position, in the same encoding.
+
+        Returns the offset up to which it was decoded.
+        """
+        first = _run_start(encoding.run, data, position, _BEFORE_CHARS)
+        run = encoding.run.match(data, position, position + _MAX_TOKEN_BYTES)
+        last = run.end() if run is not None else position
+        for alignment in range(encoding.group_chars):
+            begin = first + alignment
+            decoded = encoding.decode(data[begin:last])
+            if inner := _without_overlaps(self._find(decoded, depth + 1)):
+                spans += encoding.encode_spans(data, begin, last, decoded, inner)
+        return last if last - position < _MAX_TOKEN_BYTES else last - _MAX_TOKEN_BYTES // 4
+
+
+def _run_start(run: re.Pattern[bytes], data: bytes, end: int, limit: int) -> int:
+    """Where the run of some characters begins that ends at `end`; at most `limit` before."""
+    match = run.match(data[max(0, end - limit) : end][::-1])
+    return end - match.end() if match is not None else end
+
+
+def _without_overlaps(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
+    """The spans from left to right; of those that overlap, the longest, widened to all of them."""
+    joined: list[SecretSpan] = []
+    for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
+        if not joined or joined[-1].end <= span.begin:
+            joined.append(span)
+            continue
+        last = joined[-1]
+        longest = max((last, span), key=lambda each: each.end - each.begin)
+        joined[-1] = replace(longest, begin=last.begin, end=max(last.end, span.end))
+    return joined
+
+
+def _escape_windows(
+    escapes: Sequence[tuple[int, int]], size: int
+) -> Iterator[tuple[int, int, Sequence[tuple[int, int]]]]:
+    """The parts of a text around its escapes: begin, end, and the escapes."""
+    first = 0
+    for number, (_, end) in enumerate(escapes, 1):
+        if number == len(escapes) or escapes[number][0] - end > _ESCAPE_WINDOW_BYTES:
+            begin = max(0, escapes[first][0] - _BEFORE_CHARS)
+            yield begin, min(size, end + _ESCAPE_WINDOW_BYTES), escapes[first:number]
+            first = number
+
+
+def _unescape(
+    data: bytes, begin: int, end: int, escapes: Iterable[tuple[int, int]]
+) -> tuple[bytes, Callable[[int], int]]:
+    """`data[begin:end]` with these escapes decoded, and a function from its offsets to `data`'s."""
+    pieces: list[bytes] = []
+    text_offsets, source_offsets = [0], [begin]
+    size = 0
+    for first, last in escapes:
+        literal = data[source_offsets[-1] : first]
+        character = _decode_escape(data[first:last])
+        pieces += (literal, character)
+        size += len(literal) + len(character)
+        text_offsets.append(size)
+        source_offsets.append(last)
+    pieces.append(data[source_offsets[-1] : end])
+
+    def to_source(offset: int) -> int:
+        index = bisect_right(text_offsets, offset) - 1
+        return source_offsets[index] + offset - text_offsets[index]
+
+    return b"".join(pieces), to_source
+
+
+def _decode_escape(escape: bytes) -> bytes:
+    if escape.endswith(b"/"):
+        return b"/"
+    if not escape.endswith(b";"):
+        return bytes.fromhex(escape[-2:].decode())
+    digits = escape[2:-1].lower()
+    code = int(digits[1:], 16) if digits.startswith(b"x") else int(digits)
+    return bytes((code,)) if code < _FIRST_NON_ASCII else b" "
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """An encoding of bytes in letters and digits: base64 or hexadecimal."""
+
+    run: re.Pattern[bytes]
+    """Its characters."""
+    group_chars: int
+    """The characters that are decoded together."""
+    literals: Callable[[bytes], Iterator[bytes]]
+    """The encoded forms of some bytes, wherever they begin in the encoded data."""
+    decode: Callable[[bytes], bytes]
+    encode_spans: Callable[[bytes, int, int, bytes, Iterable[SecretSpan]], Iterator[SecretSpan]]
+    """The spans in the encoded `data[begin:last]`, from what is decoded of it and its spans."""
+
+
+def _base64_literals(data: bytes) -> Iterator[bytes]:
+    for begin, first_char in enumerate((0, 2, 3)):
+        literal = b64encode(bytes(begin) + data)[first_char : (begin + len(data)) * 8 // 6]
+        if len(literal) >= _MIN_ENCODED_CHARS:
+            yield literal
+            yield literal.translate(_TO_URL_SAFE)
+
+
+def _decode_base64(encoded: bytes) -> bytes:
+    size = len(encoded) // 4 * 4 + (0 if len(encoded) % 4 == 1 else len(encoded) % 4)
+    padded = encoded[:size].translate(_FROM_URL_SAFE) + b"A" * (-size % 4)
+    return b64decode(padded)[: size * 6 // 8]
+
+
+def _encode_base64_spans(
+    data: bytes, begin: int, last: int, decoded: bytes, spans: Iterable[SecretSpan]
+) -> Iterator[SecretSpan]:
+    """Whole groups of characters, so that what is around them stays valid base64.
+
+    The secrets of one group become one span.
+    """
+    is_url_safe = any(char in data[begin:last] for char in b"-_")
+    joined: list[list[SecretSpan]] = []
+    for span in spans:
+        if joined and span.begin // 3 < -(-joined[-1][-1].end // 3):
+            joined[-1].append(span)
+        else:
+            joined.append([span])
+    for group in joined:
+        first_group, end_group = group[0].begin // 3, -(-group[-1].end // 3)
+        text, position = b"", first_group * 3
+        for span in group:
+            text += decoded[position : span.begin] + span.replacement
+            position = span.end
+        rest = decoded[position : end_group * 3]
+        encoded = b64encode(text + b" " * (-len(text + rest) % 3) + rest)
+        end = begin + end_group * 4
+        if end > last:  # the last group, which may be padded
+            end = last + len(data[last : last + 2]) - len(data[last : last + 2].lstrip(b"="))
+        yield replace(
+            group[0],
+            begin=begin + first_group * 4,
+            end=end,
+            replacement=encoded.translate(_TO_URL_SAFE) if is_url_safe else encoded,
+            count=len(group),
+        )
+
+
+def _hex_literals(data: bytes) -> Iterator[bytes]:
+    yield from (data.hex().encode(), data.hex().upper().encode())
+
+
+def _decode_hex(encoded: bytes) -> bytes:
+    return bytes.fromhex(encoded[: len(encoded) // 2 * 2].decode())
+
+
+def _encode_hex_spans(
+    data: bytes, begin: int, last: int, decoded: bytes, spans: Iterable[SecretSpan]
+) -> Iterator[SecretSpan]:
+    del data, last, decoded
+    for span in spans:
+        yield replace(
+            span,
+            begin=begin + span.begin * 2,
+            end=begin + span.end * 2,
+            replacement=span.replacement.hex().encode(),
+        )
+
+
+_ENCODINGS: Final = (
+    _Encoding(_BASE64_RUN, 4, _base64_literals, _decode_base64, _encode_base64_spans),
+    _Encoding(_HEX_RUN, 2, _hex_literals, _decode_hex, _encode_hex_spans),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _LiteralIndex:
+    """Finds literals in all encodings, in one pass over a text."""
+
+    pattern: Any
+    """Finds a literal in any encoding, or an escaped character; not a frequent one."""
+    frequent_pattern: Any
+    """Finds a literal that is frequent, with what at least follows it; None if there is none."""
+    tail_pattern: Any
+    """Finds any literal in any encoding, or an escaped character."""
+    literals: frozenset[bytes]
+    """The literals as they are."""
+    encodings: Mapping[bytes, _Encoding]
+    """The encoding of each encoded literal."""
+    prefixes: frozenset[bytes]
+    """The beginnings of encoded literals and of escapes, and of plain ones if they are short."""
+    longest_bytes: int
+    """The length of the longest of `prefixes`."""
+    are_keywords: bool
+    """Whether the literals are the beginnings of secrets, and not whole secrets."""
+
+    def open_offset(self, data: bytes, begin: int) -> int:
+        """The offset from which the run of characters at the end, from `begin`, must be held back.
+
+        A literal in it may be the beginning of a secret, and so may its last characters.
+        """
+        position = max(0, begin - _MAX_KEYWORD_BYTES)
+        while (match := self.tail_pattern.search(data, position)) is not None:
+            is_whole = not self.are_keywords and match.group() in self.literals
+            if match.end() > begin and not is_whole:
+                return min(begin, int(match.start()))
+            position = match.start() + 1
+        size = len(data)
+        first = max(0, begin - _MAX_KEYWORD_BYTES, size - self.longest_bytes)
+        return next((at for at in range(first, size) if data[at:] in self.prefixes), size)
+
+
+def _literal_index(
+    literals: Iterable[bytes],
+    *,
+    are_keywords: bool,
+    continuations: Mapping[bytes, bytes] = {},
+) -> _LiteralIndex:
+    """The index of some literals.  Some are frequent: they are searched with what follows them."""
+    plain = frozenset(literals)
+    encodings = {
+        encoded: encoding
+        for literal in plain
+        for encoding in _ENCODINGS
+        for encoded in encoding.literals(literal[:_MAX_LITERAL_BYTES])
+        if encoded not in plain
+    }
+    with_prefixes = (*encodings, *_ESCAPE_EXAMPLES, *(plain if are_keywords else ()))
+    prefixes = frozenset(each[:size] for each in with_prefixes for size in range(1, len(each)))
+    return _LiteralIndex(
+        _compile_any(map(re.escape, {*plain, *encodings} - continuations.keys()), _ESCAPES),
+        _compile_any(re.escape(each) + rest for each, rest in continuations.items()),
+        _compile_any(map(re.escape, (*plain, *encodings)), _ESCAPES),
+        plain,
+        encodings,
+        prefixes,
+        max(map(len, prefixes)),
+        are_keywords,
+    )
+
+
+def _compile_any(expressions: Iterable[bytes], last: bytes = b"") -> Any:
+    """One expression that finds any of these, the longest first, and then `last`; None for none."""
+    import re2  # noqa: PLC0415 # 5 ms, only where something is redacted
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = True
+    options.log_errors = False
+    options.max_mem = _EXPRESSION_MEMORY_BYTES
+    ordered = [*sorted(expressions, key=len, reverse=True), *([last] if last else [])]
+    return re2.compile(b"|".join(ordered), options) if ordered else None
+
+
+@dataclass(frozen=True, slots=True)
+class _PatternIndex:
+    """The patterns by their keywords."""
+
+    keywords: _LiteralIndex
+    patterns: Mapping[bytes, tuple[tuple[bytes, re.Pattern[bytes], SecretPattern], ...]]
+    """By the first bytes of a keyword: the keywords that begin so, in the order of the patterns."""
+
+    def match_pattern(self, data: bytes, position: int) -> SecretSpan | None:
+        """The secret whose keyword is at a position."""
+        candidates = self.patterns.get(data[position : position + _KEY_BYTES]) or self.patterns.get(
+            data[position : position + 1], ()
+        )
+        for keyword, expression, pattern in candidates:
+            if not data.startswith(keyword, position):
+                continue
+            if pattern.lookback:
+                first, last = position - pattern.lookback, position + LONGEST_AFTER_KEYWORD
+                found = expression.finditer(data, max(0, first), last)
+                match = next((each for each in found if each.end() > position), None)
+                match = match if match is not None and match.start() <= position else None
+            elif _continues_word(data, position):
+                continue
+            else:
+                match = expression.match(data, position)
+            if match is not None:
+                group = 1 if match.lastindex else 0
+                placeholder = rule_placeholder(pattern.name).encode()
+                return SecretSpan(*match.span(group), placeholder, pattern.name, match[group])
+        return None
+
+
+@lru_cache(16)
+def _pattern_index(patterns: tuple[SecretPattern, ...]) -> _PatternIndex | None:
+    """The index of some patterns; None if there are none."""
+    by_prefix: dict[bytes, list[tuple[bytes, re.Pattern[bytes], SecretPattern]]] = {}
+    for pattern in patterns:
+        expression = re.compile(pattern.regex.encode())
+        for keyword in map(str.encode, pattern.keywords):
+            by_prefix.setdefault(keyword[:_KEY_BYTES], []).append((keyword, expression, pattern))
+    if not by_prefix:
+        return None
+    all_keywords = [
+        (keyword.encode(), pattern.continuation.encode())
+        for pattern in patterns
+        for keyword in pattern.keywords
+    ]
+    index = _literal_index(
+        (keyword for keyword, _ in all_keywords),
+        are_keywords=True,
+        continuations={keyword: rest for keyword, rest in all_keywords if rest},
+    )
+    return _PatternIndex(index, {prefix: tuple(each) for prefix, each in by_prefix.items()})
+
+
+@lru_cache(64)  # clients send the same credentials again and again
+def _known_index(secrets: frozenset[bytes]) -> _LiteralIndex | None:
+    """The index of known secrets; None if there are none."""
+    return _literal_index(secrets, are_keywords=False) if secrets else None
+
+
+def _continues_word(data: bytes, position: int) -> bool:
+    """Whether a letter or digit stands before the one at a position: `task-` has no `sk-`."""
+    if position == 0 or data[position] not in _WORD or (before := data[position - 1]) not in _WORD:
+        return False
+    return not (before in b"bfnrt" and data[position - 2 : position - 1] == b"\\")  # `\n` of JSON
