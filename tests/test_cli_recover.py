@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -184,8 +185,8 @@ def test_what_was_recovered_does_not_pile_up_in_memory(
         )
     original, alive_counts = recovery.recover_spools, list[int]()
 
-    def count_live_cassettes(library: Library, folder: Path) -> Iterator[RecoveryResult]:
-        for result in original(library, folder):
+    def count_live_cassettes(*arguments: Any) -> Iterator[RecoveryResult]:
+        for result in original(*arguments):
             alive_counts.append(
                 sum(isinstance(candidate, Cassette) for candidate in gc.get_objects())
             )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from case_tables import each_row
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.documents import json_leaves, json_path_step
+from llm_proxy.diff.documents import json_leaves
+from llm_proxy.display import json_path_step
 from llm_proxy.matching import key_document
 from llm_proxy.matching.option_grammar import parse_rule
 

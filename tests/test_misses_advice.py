@@ -11,7 +11,7 @@ from case_tables import each_row
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.exchange import Request
-from llm_proxy.matching import EXACT_MATCH, NO_RULES, RuleSet
+from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses import CassetteCandidate
@@ -96,7 +96,7 @@ def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own_rule(
 
 
 def test_no_rule_is_suggested_where_rules_do_not_apply() -> None:
-    report = report_of_miss(call(EXACT_MATCH, seed=1), call(EXACT_MATCH, seed=2))
+    report = report_of_miss(call(NO_RULES.as_exact(), seed=1), call(NO_RULES.as_exact(), seed=2))
     assert report.rules == ()
     assert "--normalise" not in report.text
     assert report.text.endswith("record it with llm-proxy record")

@@ -6,6 +6,7 @@ writing direction.  Here they become visible text: `\x1b`, `\u202e`.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import unicodedata
@@ -14,6 +15,8 @@ from typing import Final
 
 from llm_proxy.errors import escape_character
 
+PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A member's name that a JSONPath needs no quotes for."""
 _UNSAFE_CHARACTERS: Final = (
     r"\x00-\x1f\x7f-\x9f"  # C0, DEL and C1, which terminals obey
     r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line ends and direction marks
@@ -126,3 +129,13 @@ def _character_width(character: str) -> int:
     if unicodedata.category(character) in _ZERO_WIDTH_CATEGORIES:
         return 0
     return 2 if unicodedata.east_asian_width(character) in _WIDE_CLASSES else 1
+
+
+def json_path_step(name: str) -> str:
+    """A member's name as a step of a JSONPath: `.name`, or `['a name']`."""
+    if PLAIN_NAME.fullmatch(name):
+        return f".{name}"
+    quoted = json.dumps(name, ensure_ascii=False)
+    if "'" not in name:
+        quoted = "'" + quoted[1:-1].replace('\\"', '"') + "'"
+    return f"[{quoted}]"

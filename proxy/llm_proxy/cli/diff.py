@@ -18,7 +18,7 @@ from llm_proxy.cli.options import (
     build_reissue_settings,
     cassettes_option,
     json_option,
-    normalise_option,
+    match_rules_option,
     upstream_options,
 )
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
@@ -51,7 +51,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @click.argument("other", required=False)
 @cassettes_option
 @CONFIG_OPTION
-@normalise_option
+@match_rules_option
 @upstream_options
 @click.option("--live", is_flag=True, help="Compare with what the provider answers now.")
 @click.option("--shape", is_flag=True, help="Compare status, events and their fields alone.")

@@ -34,7 +34,7 @@ from llm_proxy.cli.options import (
     DEFAULT_PORT,
     cassettes_option,
     json_option,
-    normalise_option,
+    match_rules_option,
     spool_option,
 )
 from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
@@ -99,7 +99,7 @@ _LISTEN_STATE: Final = "0A"
 @click.command
 @cassettes_option
 @spool_option
-@normalise_option
+@match_rules_option
 @CONFIG_OPTION
 @json_option
 def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: bool) -> None:

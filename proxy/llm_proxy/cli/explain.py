@@ -21,7 +21,7 @@ from llm_proxy.cli.options import (
     check_session_name,
     json_option,
     match_option,
-    normalise_option,
+    match_rules_option,
 )
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.dialects import lenient_json, response_encoding
@@ -67,7 +67,7 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
 )
 @click.option("--allow-partial", is_flag=True, help="Takes that are not complete answer, too.")
 @cassettes_option
-@normalise_option
+@match_rules_option
 @match_option
 @CONFIG_OPTION
 @json_option
@@ -92,7 +92,9 @@ def explain(
     library = Library(cassettes)
     library.refresh()
     match, path = fields["match"], fields["path"]
-    rules = matching.EXACT_MATCH if match.is_exact else fields["normalise"]
+    rules = fields["normalise"]
+    if match.is_exact:
+        rules = rules.as_exact()
     takes = LibraryTakes(library, allow_partial=allow_partial, rules=rules)
     headers = _parse_header_lines(fields["headers"])
     candidates, cassette_session = _candidate_requests(library, request, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from llm_proxy.cli.options import (
     cassettes_option,
     check_session_name,
     json_option,
-    normalise_option,
+    match_rules_option,
     shared_library_option,
 )
 from llm_proxy.cli.output import (
@@ -38,6 +39,7 @@ from llm_proxy.importing import ImportSettings, RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.source import AlreadyImportedItem, ImportLoss
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
+from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.routing import RoutingSettings, is_valid_name
 from llm_proxy.shell.importing import (
     FileReport,
@@ -112,7 +114,7 @@ def _parse_import_pace(text: str) -> Pace:
     "see docs/pacing.md.  [default: as the source says, else at once]",
 )  # fmt: skip
 @click.option("--seed", type=IntRangeType(0), default=0, help="What chance in times is made of.")
-@normalise_option
+@match_rules_option
 @SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
     help="The folder of the scenario files that fixtures of aimock become.",
@@ -161,6 +163,7 @@ def import_(
         pace=fields["times"],
         seed=fields["seed"],
         provider=fields["provider"] or "",
+        environment_secrets=environment_secret_spellings(os.environ),
     )
     own_names = names if session_per_file else {}
     importer = Importer(library, settings, own_names, dry_run, fields["scenarios"], names)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import click
 
@@ -19,10 +20,10 @@ from llm_proxy.ages import parse_max_age
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rule as parse_fault_rule
-from llm_proxy.matching import EXACT_MATCH
 from llm_proxy.matching.option_grammar import parse_match_settings, parse_rule, parse_rules
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import DEFAULT_PROVIDER
+from llm_proxy.redaction import parse_redaction_rules
 from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.running.settings import (
     Settings,
@@ -193,13 +194,46 @@ scenarios_option = SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
     help="A file of scenarios, or a folder of such files.",
 )  # fmt: skip
-normalise_option = SettingOption(
+_normalise_option = SettingOption(
     "--normalise", multiple=True, metavar="RULE", type=CheckedTextType("rule", parse_rule),
     callback=lambda _ctx, _param, texts: parse_rules(texts),
     help="What does not count when a cassette is looked for: uuids, ignore=JSONPATH, claude-code, "
          "…; see docs/matching.md. Repeatable.",
 )  # fmt: skip
-"""Its value is a `RuleSet`."""
+"""Its value is a `RuleSet` with the default redaction."""
+_REDACTION_OPTIONS: Final = (
+    SettingOption(
+        "--redact", multiple=True, metavar="RULE",
+        type=CheckedTextType("rule", lambda text: parse_redaction_rules([text])),
+        help="What is redacted beyond secrets: email, phone, home-paths, the name of a field, a "
+             "JSONPath, or regex=PATTERN; see docs/security.md. Repeatable.",
+    ),
+    SettingOption(
+        "--no-redact", multiple=True, metavar="NAME",
+        type=CheckedTextType("rule", lambda name: parse_redaction_rules(disabled=[name])),
+        help="A redaction rule that is wrong for this project, such as twilio-id. Repeatable.",
+    ),
+)  # fmt: skip
+MATCH_RULE_OPTIONS: Final = (_normalise_option, *_REDACTION_OPTIONS)
+
+
+def match_rules_option(function: F) -> F:
+    """Decorator: `--normalise`, `--redact` and `--no-redact` as one argument, `normalise`."""
+
+    @wraps(function)
+    def with_rules(*args: Any, **values: Any) -> Any:
+        return function(*args, **_pop_redaction(values))
+
+    return cast("F", decorate(with_rules, MATCH_RULE_OPTIONS))
+
+
+def _pop_redaction(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of options, with those for redaction as a part of `normalise`."""
+    added, disabled = values.pop("redact"), values.pop("no_redact")
+    redaction = parse_redaction_rules(added, disabled)
+    return values | {"normalise": replace(values["normalise"], redaction=redaction)}
+
+
 match_option = SettingOption(
     "--match", metavar="HOW", default="normalised",
     type=ParsedType("way to match", parse_match_settings),
@@ -252,7 +286,7 @@ SERVER_OPTIONS: Final = (
     SettingOption("--session", default=DEFAULT_SESSION, metavar="NAME",
            type=CheckedTextType("session", check_session_name),
            help="The session of requests that name none."),
-    normalise_option,
+    *MATCH_RULE_OPTIONS,
     match_option,
     SettingOption("--collapse-retries", is_flag=True,
            help="Take a request that an SDK repeats for the one that it repeats: no take of its "
@@ -362,6 +396,9 @@ def build_settings(
     a `command`, base URLs in the environment become upstreams.  Raises `UsageError` for invalid
     values.
     """
+    rules = _pop_redaction(dict(values))["normalise"]
+    if values["match"].is_exact:
+        rules = rules.as_exact()
     upstreams, client_chosen_upstreams = _all_upstreams(
         values["upstream"], adopts=bool(command) and contacts_provider
     )
@@ -385,7 +422,7 @@ def build_settings(
             "allow_origins": frozenset(values["allow_origin"]),
             "faults": faults,
             "state": state_folder(os.environ),
-            "match_rules": EXACT_MATCH if values["match"].is_exact else values["normalise"],
+            "match_rules": rules,
             "nearest": values["match"].minimum_similarity,
         }
     )

@@ -16,6 +16,7 @@ from llm_proxy.cli.options import (
 )
 from llm_proxy.cli.output import StyledText, print_lines, print_note, styled_outcome
 from llm_proxy.display import count_with_noun, path_as_unicode_text, shell_quoted_path
+from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.recovery import (
@@ -54,7 +55,7 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
     other_library_counts: Counter[Path] = Counter()
     target = Library(cassettes, is_shared=shared_library)
     # The results themselves hold whole cassettes: only counts are kept of them.
-    for result in recovery.recover_spools(target, folder):
+    for result in recovery.recover_spools(target, folder, environment_secret_spellings(os.environ)):
         result_count += 1
         match result:
             case RecoveredRecording(filed_cassette=filed):

@@ -13,7 +13,7 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.json_documents import cassette_error_document
 from llm_proxy.cli.library import name_in_library, paths_with_progress
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, match_rules_option
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching import RuleSet
@@ -26,7 +26,7 @@ from llm_proxy.shell.running.settings import state_folder
 
 @click.command
 @cassettes_option
-@normalise_option
+@match_rules_option
 @CONFIG_OPTION
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be.")
 @json_option

@@ -24,7 +24,7 @@ from llm_proxy.cli.options import (
     build_reissue_settings,
     cassettes_option,
     json_option,
-    normalise_option,
+    match_rules_option,
     shared_library_option,
     upstream_options,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @shared_library_option
 @CONFIG_OPTION
 @filter_options
-@normalise_option
+@match_rules_option
 @upstream_options
 @click.option("--all", "all_of_them", is_flag=True, help="Every cassette of the library.")
 @click.option("--jobs", type=IntRangeType(1, 64), default=1, show_default=True, metavar="N",

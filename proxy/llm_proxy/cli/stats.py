@@ -23,7 +23,7 @@ from llm_proxy.cli.library import (
     read_rows,
     total_file_size_bytes,
 )
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, match_rules_option
 from llm_proxy.cli.output import (
     StyledText,
     TableColumn,
@@ -48,7 +48,7 @@ _MAX_SHOWN: Final = 10
 
 @click.command
 @cassettes_option
-@normalise_option
+@match_rules_option
 @CONFIG_OPTION
 @filter_options
 @json_option

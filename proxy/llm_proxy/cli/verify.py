@@ -16,7 +16,7 @@ from llm_proxy.cli.library import (
     other_rules_message,
     read_cassettes,
 )
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, match_rules_option
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import RuleSet
@@ -31,7 +31,7 @@ from llm_proxy.shell.library.library import (
 @click.command
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @cassettes_option
-@normalise_option
+@match_rules_option
 @CONFIG_OPTION
 @json_option
 def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_json: bool) -> None:

@@ -9,7 +9,6 @@ A difference of documents has a path: a value, a member of an object, or an item
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from llm_proxy.display import escape_line
+from llm_proxy.display import escape_line, json_path_step
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.normalisers import replace_large_base64
 from llm_proxy.redaction import PLACEHOLDER, is_secret_field
@@ -199,8 +198,6 @@ def _format_change(old: str, new: str) -> str:
     return " ".join([*shown, f"{{+{new_text}+}}"] if new else shown)
 
 
-PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A member's name that a JSONPath needs no quotes for."""
 _MASKED_JSON: Final = f'"{PLACEHOLDER}"'
 """JSON shown instead of the value of a field with a secret's name."""
 _MAX_DEPTH: Final = 100
@@ -286,16 +283,6 @@ def differing_values(
     for path in dict.fromkeys((*one, *other)):
         if one.get(path) != other.get(path):
             yield path, one.get(path, ""), other.get(path, "")
-
-
-def json_path_step(name: str) -> str:
-    """A member's name as a step of a JSONPath: `.name`, or `['a name']`."""
-    if PLAIN_NAME.fullmatch(name):
-        return f".{name}"
-    quoted = json.dumps(name, ensure_ascii=False)
-    if "'" not in name:
-        quoted = "'" + quoted[1:-1].replace('\\"', '"') + "'"
-    return f"[{quoted}]"
 
 
 def _head_leaves(document: KeyDocument) -> dict[str, str]:

@@ -29,9 +29,8 @@ from llm_proxy.diff.documents import (
     differing_values,
     flatten_json,
     json_leaves,
-    json_path_step,
 )
-from llm_proxy.display import format_duration
+from llm_proxy.display import format_duration, json_path_step
 from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.matching import NO_RULES, RuleSet

@@ -9,7 +9,6 @@ count.  The key is a hash of the result; its leaves are compared to explain a mi
 """
 
 from llm_proxy.matching.keys import (
-    EXACT_MATCH,
     KEY_RULES_VERSION,
     NO_RULES,
     KeyDocument,
@@ -22,7 +21,6 @@ from llm_proxy.matching.keys import (
 )
 
 __all__ = [
-    "EXACT_MATCH",
     "KEY_RULES_VERSION",
     "NO_RULES",
     "KeyDocument",

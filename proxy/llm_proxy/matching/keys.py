@@ -357,6 +357,10 @@ class RuleSet:
         """The rules as stored in line 1 of a cassette."""
         return (*map(str, self.rules), *self.redaction.texts)
 
+    def as_exact(self) -> RuleSet:
+        """The same redaction without rules, and `is_exact` keeps others from being added."""
+        return RuleSet(is_exact=True, redaction=self.redaction)
+
     def normalize_document(self, document: KeyDocument) -> NormalizedDocument:
         """The document after all rules."""
         value_by_alias: dict[str, str] = {}
@@ -369,8 +373,6 @@ class RuleSet:
 
 NO_RULES: Final = RuleSet()
 """No rules: keys are exact."""
-EXACT_MATCH: Final = RuleSet(is_exact=True)
-"""No rules, and `is_exact` keeps others from being added."""
 
 
 def normalized_document(

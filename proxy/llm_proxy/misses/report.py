@@ -18,13 +18,12 @@ import orjson
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.dialects import Dialect
 from llm_proxy.diff.documents import (
-    PLAIN_NAME,
     RequestDifference,
     common_prefix_length,
     find_differences,
     format_word_diff,
 )
-from llm_proxy.display import count_with_noun, format_percent
+from llm_proxy.display import PLAIN_NAME, count_with_noun, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.matching import KeyDocument, NormaliserRule, RuleSet
 from llm_proxy.matching.keys import ApplyRule

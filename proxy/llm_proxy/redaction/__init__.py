@@ -21,8 +21,10 @@ from llm_proxy.redaction.credentials import (
 from llm_proxy.redaction.documents import (
     NO_FINDER,
     ResponseRedaction,
+    keyed_secret_places,
     redact_known,
     redact_request,
+    redact_text,
 )
 from llm_proxy.redaction.finder import KnownSecret, SecretFinder, SecretSpan
 from llm_proxy.redaction.headers import (
@@ -87,11 +89,13 @@ __all__ = [
     "is_credential_parameter",
     "is_secret_field",
     "is_secret_parameter",
+    "keyed_secret_places",
     "operator_secrets",
     "parse_redaction_rules",
     "redact_known",
     "redact_query",
     "redact_request",
+    "redact_text",
     "request_credential_spellings",
     "split_rule_texts",
     "storable_request_headers",

@@ -7,31 +7,51 @@ messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 import msgspec
 
 from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.cassette_edits import edit_cassette, message_text_edits
+from llm_proxy.display import json_path_step
 from llm_proxy.errors import SecretNotReplaced
 from llm_proxy.exchange import header_value
 from llm_proxy.framing import message_edits
-from llm_proxy.message_texts import TextChange, is_json_container, json_strings
+from llm_proxy.message_texts import (
+    TextChange,
+    is_json_container,
+    json_strings,
+    parse_json_document,
+)
 from llm_proxy.redaction.credentials import has_secret_shape, is_dummy_credential
-from llm_proxy.redaction.finder import SecretFinder
+from llm_proxy.redaction.finder import KnownSecret, SecretFinder
 from llm_proxy.redaction.headers import redact_query
 from llm_proxy.redaction.names import body_field_kind
-from llm_proxy.redaction.placeholders import PLACEHOLDER_PATTERN, rule_placeholder
-from llm_proxy.redaction.rules import FIELD_NAMES_RULE, FIELD_RULE, RedactionRules
+from llm_proxy.redaction.placeholders import (
+    CLIENT_PLACEHOLDER,
+    OPERATOR_PLACEHOLDER,
+    PLACEHOLDER_PATTERN,
+    rule_placeholder,
+)
+from llm_proxy.redaction.rules import (
+    DEFAULT_REDACTION,
+    FIELD_NAMES_RULE,
+    FIELD_RULE,
+    RedactionRules,
+)
 from llm_proxy.redaction.stream import Redactor
 from llm_proxy.turns import Json
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is searched."""
+_KEYED_SECRETS: Final = MappingProxyType(
+    {CLIENT_PLACEHOLDER: "a credential", OPERATOR_PLACEHOLDER: "a secret of the environment"}
+)
 _MAX_STEPS: Final = 500_000
 """Values of a document that the JSONPaths of rules may visit."""
 _MIN_AMBIGUOUS_CHARS: Final = 16
@@ -154,6 +174,44 @@ def redact_known(request: StoredRequest, finder: SecretFinder) -> StoredRequest:
         redacted_count=request.redacted_count + redactor.replaced_count,
     )
     return redacted if redactor.replaced_count else request
+
+
+def redact_text(text: str, known_secrets: Mapping[bytes, KnownSecret]) -> str:
+    """A text for the log or the journal without secrets."""
+    redactor = Redactor(DEFAULT_REDACTION.finder(known_secrets))
+    return redactor.redact(text.encode("utf-8", "replace")).decode()
+
+
+def keyed_secret_places(stored: StoredRequest) -> Iterator[str]:
+    """Where a stored request has placeholders of secrets that count for its key, as sentences.
+
+    Other secrets are replaced before the key is computed.
+    """
+    for placeholder, kind in _KEYED_SECRETS.items():
+        if placeholder in stored.path + stored.query or placeholder.encode() in stored.body:
+            text = stored.body.decode("utf-8", "surrogateescape")
+            try:
+                body = cast("Json", parse_json_document(text))
+            except ValueError:
+                body = text
+            for name, value in (("path", stored.path), ("query", stored.query), ("$", body)):
+                for path in _paths_with(value, placeholder, name):
+                    yield f"{kind} stands in its request at {path}"
+
+
+def _paths_with(value: Json, placeholder: str, path: str) -> Iterator[str]:
+    """The JSONPaths of the strings that contain a placeholder."""
+    match value:
+        case str() if placeholder in value:
+            yield path
+        case dict():
+            for name, item in value.items():
+                yield from _paths_with(item, placeholder, path + json_path_step(name))
+        case list():
+            for index, item in enumerate(value):
+                yield from _paths_with(item, placeholder, f"{path}[{index}]")
+        case _:
+            pass
 
 
 def _redact_fields(request: StoredRequest, rules: RedactionRules) -> tuple[bytes, int]:

@@ -239,7 +239,7 @@ class Importer:
             lines = b"".join(spool.cassette_lines_from_spool(spooled))
             outcome = cassette_outcome(parse_cassette(str(path), lines))
             return ImportedExchange(number, imported, None, outcome)
-        filed = self._filer.file_unspooled_exchange(spooled)
+        filed = self._filer.file_unspooled_exchange(spooled, imported.response_redaction)
         return ImportedExchange(number, imported, filed.path, filed.outcome)
 
 

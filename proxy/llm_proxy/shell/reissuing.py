@@ -7,6 +7,7 @@ a temporary library: the operator's library is not changed until the new respons
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -28,6 +29,7 @@ from llm_proxy.errors import (
     printable_excerpt,
 )
 from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.reissue import reissued_request
 from llm_proxy.routing import RoutingSettings, route_request
 from llm_proxy.shell.library.library import Library, TakeGroup, locked_folder, sync_folder
@@ -113,6 +115,7 @@ class Reissuer:
             folder / "spool",
             events,
             replaces_older=False,
+            environment_secrets=environment_secret_spellings(os.environ),
         )
         try:
             burst_stream = self.upstream.stream(routed, partial(recorder.start_recording, routed))

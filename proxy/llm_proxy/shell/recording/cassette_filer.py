@@ -35,7 +35,7 @@ from llm_proxy.cassette_views import cassette_dialect, cassette_outcome
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
-from llm_proxy.redaction import ResponseRedaction, split_rule_texts
+from llm_proxy.redaction import ResponseRedaction, operator_secrets, split_rule_texts
 from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, sync_folder
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
@@ -70,15 +70,23 @@ class CassetteFiler:
     """Files finished takes in one library.  Safe to use from several threads."""
 
     def __init__(
-        self, library: Library, *, replaces_older: bool, skips_existing_copies: bool = False
+        self,
+        library: Library,
+        *,
+        replaces_older: bool,
+        skips_existing_copies: bool = False,
+        environment_secrets: frozenset[bytes] = frozenset(),
     ) -> None:
-        """With `replaces_older`, this run's takes replace the older ones of their key and session.
+        """`environment_secrets` are redacted in recordings whose own secrets are not known.
+
+        With `replaces_older`, this run's takes replace the older ones of their key and session.
 
         With `skips_existing_copies`, a recording that is in the library already is not added again.
         """
         self._library = library
         self._replaces_older = replaces_older
         self._skips_existing_copies = skips_existing_copies
+        self._environment_secrets = environment_secrets
         self._allocators: dict[tuple[str, str], TakeAllocator] = {}
         self._existing_identities: dict[str, tuple[int, int]] = {}
         """Inode and mtime of each take that existed when this run began, by path."""
@@ -132,7 +140,9 @@ class CassetteFiler:
                     f"{shell_quoted_path(path.parent)}"
                 ) from None
 
-    def file_unspooled_exchange(self, spooled: spool.SpoolContent) -> FiledCassette:
+    def file_unspooled_exchange(
+        self, spooled: spool.SpoolContent, response_redaction: ResponseRedaction
+    ) -> FiledCassette:
         """File an exchange that has no spool file, after the existing takes.
 
         Raises `SpoolError` if the library cannot be written, and `CassetteError` for an exchange
@@ -140,7 +150,7 @@ class CassetteFiler:
         """
         try:
             filed = self._file_spool_content(
-                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, None
+                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, response_redaction
             )
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
@@ -161,7 +171,9 @@ class CassetteFiler:
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         content = b"".join(spool.cassette_lines_from_spool(spooled, default_ending))
         cassette = parse_cassette(str(temporary), content)
-        redacted = _redact_response(cassette, response_redaction)
+        if response_redaction is None:
+            response_redaction = self._redaction_by_rules(meta)
+        redacted = response_redaction.redact(cassette, cassette_dialect(cassette).counted_texts)
         if redacted is not cassette:
             content = encode_cassette(redacted)
             cassette = parse_cassette(str(temporary), content)
@@ -183,6 +195,10 @@ class CassetteFiler:
         if final_path is None:
             return None
         return FiledCassette(final_path, replace(cassette, file=str(final_path)), outcome)
+
+    def _redaction_by_rules(self, meta: CassetteMeta) -> ResponseRedaction:
+        rules = split_rule_texts(meta.match_rules)[1]
+        return ResponseRedaction(rules, rules.finder(operator_secrets(self._environment_secrets)))
 
     def _place_or_replace_attempt(
         self,
@@ -346,11 +362,3 @@ def _temporary_file(library: Library, temporary: Path) -> Iterator[BinaryIO]:
 def _verify_written(temporary: Path, content: bytes) -> None:
     if temporary.read_bytes() != content:
         raise CassetteError(str(temporary), None, "another recording was written over it")
-
-
-def _redact_response(cassette: Cassette, response_redaction: ResponseRedaction | None) -> Cassette:
-    """Raises `SecretNotReplaced`."""
-    if response_redaction is None:  # recovered or imported: only the rules are known
-        rules = split_rule_texts(cassette.meta.match_rules)[1]
-        response_redaction = ResponseRedaction(rules, rules.finder())
-    return response_redaction.redact(cassette, cassette_dialect(cassette).counted_texts)

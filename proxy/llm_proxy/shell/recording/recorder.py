@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import framing, redaction
-from llm_proxy.cassette import CassetteMeta, spool
+from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
 from llm_proxy.cassette.model import encode_line, printable_model
 from llm_proxy.errors import SecretNotReplaced, SpoolError
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
@@ -216,6 +216,7 @@ class SpoolWriter:
             if stored is not routed.stored_request:
                 model = routed.dialect.model(stored)
         self.description = f"{stored.method} {stored.path}"
+        self._warn_of_keyed_secrets(stored)
         meta = CassetteMeta(
             recording_tool=f"llm-proxy {__version__}",
             recorded_at=timestamp_now(),
@@ -235,6 +236,18 @@ class SpoolWriter:
         self._redaction = redaction.ResponseRedaction(rules, rules.finder(secrets))
         self._redactor = self._body_redactor = redaction.Redactor(self._redaction.finder)
         return []
+
+    def _warn_of_keyed_secrets(self, stored: StoredRequest) -> None:
+        """Warn of secrets that are part of the key: with others, the request finds no cassette."""
+        for place in redaction.keyed_secret_places(stored):
+            if place not in self._recorder.warned_places:
+                self._recorder.warned_places.add(place)
+                log.warning(
+                    "%s: %s; it is not stored, but counts for the key: a replay finds the "
+                    "cassette only for a request with the same secret there",
+                    self.description,
+                    place,
+                )
 
     def encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
         """Encode the response head, behind the opening."""
@@ -397,10 +410,20 @@ class SpoolRecorder:
     """Starts recordings, writes them to spools and files them in the library."""
 
     def __init__(
-        self, library: Library, spool_folder: Path, events: RecorderEvents, *, replaces_older: bool
+        self,
+        library: Library,
+        spool_folder: Path,
+        events: RecorderEvents,
+        *,
+        replaces_older: bool,
+        environment_secrets: frozenset[bytes] = frozenset(),
     ) -> None:
+        """`environment_secrets` are redacted wherever they occur, in these spellings."""
         self.library_path = str(library.root.absolute())
         self.request_counter = RequestCounter()
+        self.warned_places: set[str] = set()
+        """Where secrets were replaced after a key was computed, and a warning was logged."""
+        self._environment_secrets = environment_secrets
         self._spool_folder = spool_folder
         self._events = events
         self._filer = CassetteFiler(library, replaces_older=replaces_older)
@@ -443,7 +466,8 @@ class SpoolRecorder:
 
         The operator's secrets were sent upstream, and are redacted like the client's.
         """
-        return SpooledRecording(self, SpoolWriter(self, routed, operator_secrets, take), routed)
+        secrets = operator_secrets | self._environment_secrets
+        return SpooledRecording(self, SpoolWriter(self, routed, secrets, take), routed)
 
     def create_spool(self) -> SpoolFile:
         """A new spool.  Raises `SpoolError` if it cannot be created."""

@@ -70,13 +70,21 @@ class ForeignSpool:
 RecoveryResult = RecoveredRecording | DeletedFile | KeptFile | ForeignSpool
 
 
-def recover_spools(library: Library, folder: Path) -> Iterator[RecoveryResult]:
+def recover_spools(
+    library: Library, folder: Path, environment_secrets: frozenset[bytes] = frozenset()
+) -> Iterator[RecoveryResult]:
     """Recover this library's abandoned spools in `folder`, and delete its temporary files.
 
+    `environment_secrets` are redacted, in these spellings; those of the requests are not known.
     Yields one result for each file.  Raises `SpoolError` if the folder cannot be read.
     """
     library.refresh()
-    filer = CassetteFiler(library, replaces_older=False, skips_existing_copies=True)
+    filer = CassetteFiler(
+        library,
+        replaces_older=False,
+        skips_existing_copies=True,
+        environment_secrets=environment_secrets,
+    )
     for path in all_spools(folder):
         with claim_file(path) as is_claimed:
             if is_claimed:

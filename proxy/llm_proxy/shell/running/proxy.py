@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import time
@@ -34,6 +35,7 @@ from llm_proxy.modes import (
 )
 from llm_proxy.modes.simulate import RespondFunction
 from llm_proxy.pacing import PaceRegistry
+from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.scenario.choosing import ScenarioSet
 from llm_proxy.scenario.documents import loading
@@ -235,7 +237,11 @@ async def _make_recorder(
     recorder_library = library if mode == "record" else library.with_copied_index()
     events = RecorderEvents(on_filed, on_failed)
     recorder = SpoolRecorder(
-        recorder_library, settings.spool, events, replaces_older=mode == "record"
+        recorder_library,
+        settings.spool,
+        events,
+        replaces_older=mode == "record",
+        environment_secrets=environment_secret_spellings(os.environ),
     )
     await recorder.wait_until_scanned()
     return recorder

@@ -26,7 +26,7 @@ from aiohttp.streams import StreamReader
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Request
-from llm_proxy.redaction import PLACEHOLDER, displayable_target
+from llm_proxy.redaction import PLACEHOLDER, displayable_target, redact_text
 from llm_proxy.routing import RoutedRequest, RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.server.response_writer import ResponseWriter, send_error
@@ -63,7 +63,7 @@ class RequestGuards:
         """Raise `RequestRefused` for a request that is not meant for this proxy."""
         target = request.raw_path
         if not target.startswith("/"):
-            shown = displayable_target(target)
+            shown = redact_text(displayable_target(target), {})
             raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")

@@ -32,10 +32,9 @@ from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.redaction import (
-    DEFAULT_REDACTION,
-    Redactor,
     client_secrets,
     displayable_target,
+    redact_text,
     request_credential_spellings,
 )
 from llm_proxy.routing import RoutedRequest, is_control_path, route_request
@@ -304,6 +303,4 @@ def _request_line(routed: RoutedRequest) -> str:
 
 def _redacted_text(text: str, request: Request) -> str:
     """`text`, which may quote the request, with the request's secrets redacted."""
-    secrets = client_secrets(request_credential_spellings(request))
-    redactor = Redactor(DEFAULT_REDACTION.finder(secrets))
-    return redactor.redact(text.encode("utf-8", "replace")).decode()
+    return redact_text(text, client_secrets(request_credential_spellings(request)))
