@@ -480,10 +480,14 @@ class _PatternIndex:
                 continue
             else:
                 match = expression.match(data, position)
-            if match is not None:
-                group = 1 if match.lastindex else 0
-                placeholder = rule_placeholder(pattern.name).encode()
-                return SecretSpan(*match.span(group), placeholder, pattern.name, match[group])
+            if match is None:
+                continue
+            group = 1 if match.lastindex else 0
+            begin, end = match.span(group)
+            # Behind `Bearer ` there may be a key that has a shape of its own.
+            own_shape = self.match_pattern(data, begin) if begin > position else None
+            placeholder = rule_placeholder(pattern.name).encode()
+            return own_shape or SecretSpan(begin, end, placeholder, pattern.name, match[group])
         return None
 
 

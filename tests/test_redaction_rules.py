@@ -1,0 +1,265 @@
+"""The redaction rules of a run: what they replace, how options change them, what enters a key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from case_tables import each_row
+from in_process_proxy import load_cassettes, proxy
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.errors import UsageError
+from llm_proxy.matching import NO_RULES, RuleSet, request_key
+from llm_proxy.matching.option_grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.redaction import (
+    DEFAULT_REDACTION,
+    RedactionRules,
+    environment_secret_spellings,
+    parse_redaction_rules,
+    redact_request,
+)
+from llm_proxy.redaction.patterns import SECRET_PATTERNS
+from llm_proxy.redaction.rules import FIELD_NAMES_RULE
+from raw_http import build_http_request, send_request
+from stored_cassettes import DONE_EVENT, chat_event
+from stub_upstream import chunked, upstream
+
+KEY: Final = "sk-" + "ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6"
+JSON_TYPE: Final = (("content-type", "application/json"),)
+SECURITY_PAGE: Final = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+
+
+def redacted_body(body: Any, rules: RedactionRules = DEFAULT_REDACTION) -> Any:
+    """The JSON body of a request after redaction."""
+    data = json.dumps(body).encode()
+    redacted = redact_request(StoredRequest("POST", "/v1/x", "", JSON_TYPE, data), rules)
+    assert (redacted.redacted_count > 0) == (redacted.body != data)
+    return json.loads(redacted.body)
+
+
+@each_row(
+    "field",
+    [
+        "api_key", "apiKey", "API_KEY", "x-api-key", "openai_api_key", "access_key", "secret_key",
+        "private_key", "access_token", "refreshToken", "id_token", "authToken", "bot_token",
+        "authorization_token", "authorization", "Authorization", "password", "db_password",
+        "passphrase", "cookie", "client_secret", "clientSecret", "webhook_secret", "credentials",
+        "connection_string", "connectionString", "DATABASE_URL",
+    ],
+)  # fmt: skip
+def test_the_value_of_a_field_with_the_name_of_a_secret_is_replaced(field: str) -> None:
+    sent = {"model": "m", "tools": [{"type": "mcp", field: "hunter2"}]}
+    expected = {"model": "m", "tools": [{"type": "mcp", field: "[redacted:secret-fields]"}]}
+    assert redacted_body(sent) == expected
+    arguments = {"messages": [{"tool_calls": [{"arguments": json.dumps(sent)}]}]}
+    stored = redacted_body(arguments)["messages"][0]["tool_calls"][0]["arguments"]
+    assert json.loads(stored) == expected
+
+
+@each_row(
+    ("field", "value"),
+    [
+        ("max_tokens", 5),
+        ("prompt_cache_key", "a8f3c2d19b7e6f5048d1c3b2"),
+        ("signature", "EqQBCkYIARgCKkB1x9f2c3d4"),
+        ("encrypted_content", "gAAAAABo1x9f2c3d4e5f6a7b8"),
+        ("thoughtSignature", "CpcBAVSoXO5q2w3e4r5t6y7u8i9o0p"),
+        ("page_token", "a8f3c2d19b7e6f5048d1c3b2"),
+        ("key", "a8f3c2d19b7e6f5048d1c3b2"),
+        ("token", " Hello"),
+        ("secret", "of a good marriage"),
+        ("auth", "required"),
+        ("api_key", "not-needed"),
+        ("api_key", ""),
+        ("password", {"type": "string"}),
+        ("password", True),
+    ],
+)
+def test_another_field_keeps_its_value(field: str, value: Any) -> None:
+    assert redacted_body({"input": [{field: value}]}) == {"input": [{field: value}]}
+
+
+def test_a_field_of_an_ambiguous_name_is_a_secret_if_its_value_looks_random() -> None:
+    assert redacted_body({"token": "a8f3c2d19b7e6f5048d1c3b2"}) == {
+        "token": "[redacted:secret-fields]"
+    }
+
+
+def test_a_shape_names_what_it_was_even_in_a_secret_field() -> None:
+    assert redacted_body({"authorization": f"Bearer {KEY}"}) == {
+        "authorization": "Bearer [redacted:anthropic-key]"
+    }
+
+
+def test_a_form_is_redacted_by_the_names_of_its_fields() -> None:
+    form = (("content-type", "application/x-www-form-urlencoded"),)
+    request = StoredRequest("POST", "/token", "", form, b"grant_type=code&client_secret=hunter2")
+    redacted = redact_request(request, DEFAULT_REDACTION)
+    assert redacted.body == b"grant_type=code&client_secret=[redacted]"
+
+
+def test_everything_else_of_a_body_stays_as_it_was_written() -> None:
+    body = b'{ "api_key" : "hunter2",\n "n": 1.50, "big": 12345678901234567890, "s": "\\u00e9\\/" }'
+    redacted = redact_request(
+        StoredRequest("POST", "/v1/x", "", JSON_TYPE, body), DEFAULT_REDACTION
+    )
+    assert redacted.body == body.replace(b"hunter2", b"[redacted:secret-fields]")
+
+
+# --- rules of a project --------------------------------------------------------------------------
+
+PROMPT: Final = {
+    "customer": "4711",
+    "metadata": {"user": "ann", "customer": ["4712"]},
+    "text": "ann@example.com, ACME-12345678, /home/ann/x, +49 30 1234567",
+}
+
+
+@each_row(
+    ("rules", "expected"),
+    [
+        ([], {}),
+        (
+            ["customer"],
+            {
+                "customer": "[redacted:field]",
+                "metadata": {"user": "ann", "customer": ["[redacted:field]"]},
+            },
+        ),
+        (
+            ["$.metadata"],
+            {"metadata": {"user": "[redacted:field]", "customer": ["[redacted:field]"]}},
+        ),
+        (["$..customer[0]"], {"metadata": {"user": "ann", "customer": ["[redacted:field]"]}}),
+        (
+            ["email", "home-paths", "phone", "regex=ACME-[0-9]{8}"],
+            {
+                "text": "[redacted:email], [redacted:regex], /home/[redacted:home-paths]/x, "
+                "[redacted:phone]"
+            },
+        ),
+    ],
+)
+def test_a_project_adds_rules(rules: list[str], expected: dict[str, Any]) -> None:
+    assert redacted_body(PROMPT, parse_redaction_rules(rules)) == PROMPT | expected
+
+
+@each_row("name", ["anthropic-key", FIELD_NAMES_RULE])
+def test_a_project_disables_a_rule(name: str) -> None:
+    body = {"text": KEY} if name == "anthropic-key" else {"password": "hunter2"}
+    assert redacted_body(body) != body
+    assert redacted_body(body, parse_redaction_rules(disabled=[name])) == body
+
+
+@each_row(
+    ("added", "disabled", "message"),
+    [
+        (["regex=("], [], "regex=( is no pattern of RE2"),
+        (["regex=x*"], [], "finds the empty text"),
+        (["$.a["], [], "is no JSONPath (RFC 9535)"),
+        (["two words"], [], "'two words' is no redaction rule: write email, phone or home-paths"),
+        ([], ["twilio"], "twilio is no redaction rule: did you mean twilio-id?"),
+        ([], [""], " is no redaction rule"),
+    ],
+)
+def test_an_invalid_rule_is_refused(added: list[str], disabled: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        parse_redaction_rules(added, disabled)
+
+
+def test_rules_beyond_the_default_stand_in_line_1_and_are_read_from_there() -> None:
+    redaction = parse_redaction_rules(["email", "$.a", "anthropic-key"], ["twilio-id"])
+    rules = RuleSet(redaction=redaction)
+    assert rules.rule_texts == ("redact=email", "redact=$.a", "no-redact=twilio-id")
+    assert parse_rules(rules.rule_texts).redaction == redaction
+    assert parse_rules(()).redaction == DEFAULT_REDACTION
+
+
+def test_a_key_does_not_depend_on_secrets_that_the_rules_replace() -> None:
+    def key(text: str, rules: RuleSet = NO_RULES) -> str:
+        body = json.dumps({"model": "m", "input": text}).encode()
+        return request_key("x", StoredRequest("POST", "/v1/x", "", JSON_TYPE, body), rules)
+
+    assert key(f"use {KEY}") == key(f"use {KEY[:-4]}9zZ8") == key("use [redacted:anthropic-key]")
+    assert key(f"use {KEY}") != key("use it")
+    with_email = RuleSet(redaction=parse_redaction_rules(["email"]))
+    assert key("to a@example.com") != key("to b@example.com")
+    assert key("to a@example.com", with_email) == key("to b@example.com", with_email)
+
+
+# --- the documentation ----------------------------------------------------------------------------
+
+
+def test_every_shape_is_documented_with_what_it_covers() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", SECURITY_PAGE, re.MULTILINE)
+    optional = [(each.name, each.covers) for each in SECRET_PATTERNS if each.is_optional]
+    always = [(each.name, each.covers) for each in SECRET_PATTERNS if not each.is_optional]
+    assert [row for row in rows if row in always or row in optional] == always + optional
+
+
+@each_row(
+    "field",
+    re.findall(r"`(\w+)`", SECURITY_PAGE.partition("### Fields")[2].split(" and the like")[0]),
+)
+def test_every_documented_field_is_replaced(field: str) -> None:
+    assert redacted_body({field: "hunter2"}) == {field: "[redacted:secret-fields]"}
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+@each_row(
+    ("name", "value", "is_secret"),
+    [
+        ("DB_PASSWORD", "kX9vQ2mB7rT4", True),
+        ("OPENAI_API_KEY", "anything-q7w8e9r0t1", True),
+        ("GITHUB_TOKEN", "q7w8e9r0t1y2", True),
+        ("CLIENT_SECRET", "a-b-c-q7w8e9r0t1", True),
+        ("DB_PASSWORD", "kX9vQ2mB7rT", False),
+        ("DB_PASSWORD", "correct-horse-battery", False),
+        ("HOME", "/home/q7w8e9r0t1y2", False),
+        ("OPENAI_API_KEY", "not-needed", False),
+        ("SSH_AUTH_SOCK", "/run/ssh-XXq7w8e9r0/agent.12", False),
+        ("API_KEY", "q7w8e9r0" * 600, False),
+    ],
+)
+def test_a_secret_of_the_environment_has_a_name_that_says_so_and_looks_random(
+    name: str, value: str, is_secret: bool
+) -> None:
+    assert (value.encode() in environment_secret_spellings({name: value})) == is_secret
+
+
+async def test_a_secret_of_the_environment_is_not_recorded_and_the_log_names_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "kX9vQ2mB7rT4pL6w"
+    monkeypatch.setenv("DB_PASSWORD", secret)
+    messages = [{"role": "user", "content": [{"type": "text", "text": f"log in with {secret}"}]}]
+    body = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
+    request = build_http_request("/v1/chat/completions", body, "Content-Type: application/json")
+    answer = [chat_event("with kX9v"), chat_event("Q2mB7rT4"), chat_event("pL6w?"), DONE_EVENT]
+    with caplog.at_level(logging.WARNING):
+        async with (
+            upstream(chunked(answer)) as live,
+            proxy("record", tmp_path, live.url) as recording,
+        ):
+            await send_request(recording.url, request)
+    [cassette] = load_cassettes(tmp_path)
+    assert cassette.request.body.count(b"[redacted-operator]") == 1
+    assert cassette.response_body == b"".join(
+        [chat_event("with [redacted-operator]"), chat_event(""), chat_event("?"), DONE_EVENT]
+    )
+    [warning] = [each.getMessage() for each in caplog.records if "environment" in each.getMessage()]
+    assert "$.messages[0].content[0].text" in warning
+    assert secret not in caplog.text
+    assert all(secret.encode() not in path.read_bytes() for path in tmp_path.rglob("*.jsonl"))
+
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
+        replayed = await send_request(replaying.url, request)
+    assert replayed.body == cassette.response_body
