@@ -19,7 +19,6 @@ from llm_proxy.redaction.credentials import (
     request_credential_spellings,
 )
 from llm_proxy.redaction.documents import (
-    NO_FINDER,
     ResponseRedaction,
     keyed_secret_places,
     redact_known,
@@ -64,7 +63,6 @@ from llm_proxy.redaction.stream import RedactedPiece, Redactor
 __all__ = [
     "CLIENT_PLACEHOLDER",
     "DEFAULT_REDACTION",
-    "NO_FINDER",
     "NO_REDACTION",
     "OPERATOR_PLACEHOLDER",
     "PLACEHOLDER",

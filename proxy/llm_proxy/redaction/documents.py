@@ -41,6 +41,7 @@ from llm_proxy.redaction.rules import (
     DEFAULT_REDACTION,
     FIELD_NAMES_RULE,
     FIELD_RULE,
+    NO_REDACTION,
     RedactionRules,
 )
 from llm_proxy.redaction.stream import Redactor
@@ -56,11 +57,11 @@ _MAX_STEPS: Final = 500_000
 """Values of a document that the JSONPaths of rules may visit."""
 _MIN_AMBIGUOUS_CHARS: Final = 16
 """The fewest characters of a secret in a field whose name alone does not decide."""
-_FIELD_HINT: Final = (
-    rb"(?i)(?:keys?|secrets?|token|authorization|password|passwd|passphrase|passcode|pwd|cookie"
-    rb"|credentials?|string|url|uri|auth|jwt|bearer)\\*\"\s*:\s*\\*\""
+_FIELD_WITH_TEXT: Final = (
+    rb"(?i)([a-z0-9_.-]*(?:keys?|secrets?|token|authorization|password|passwd|passphrase|passcode"
+    rb"|pwd|cookie|credentials?|string|url|uri|auth|jwt|bearer))\\*\"\s*:\s*\\*[\"\[]"
 )
-"""A field with a string that may be a secret, also in JSON within a string."""
+"""A field with a text that may be a secret, also in JSON within a string."""
 _REST_OF_SECRET: Final = re.compile(
     r"(\[redacted:(?P<rule>[a-z0-9-]{1,60})\])(?P<rest>(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9]))+)"
 )
@@ -164,6 +165,10 @@ def redact_request(request: StoredRequest, rules: RedactionRules) -> StoredReque
 
 def redact_known(request: StoredRequest, finder: SecretFinder) -> StoredRequest:
     """The request without what `finder` finds in it; the same object if there is nothing."""
+    head = (request.path, request.query, *(value for _, value in request.headers))
+    has_secret_in_head = finder.find("\n".join(head).encode("latin-1", "replace"))
+    if not has_secret_in_head and not finder.find(request.body):  # as nearly always
+        return request
     redactor = Redactor(finder)
     redacted = StoredRequest(
         method=request.method,
@@ -221,10 +226,10 @@ def _redact_fields(request: StoredRequest, rules: RedactionRules) -> tuple[bytes
     if content_type.partition(";")[0].strip().lower() == _FORM and rules.has_field_names:
         text, count = redact_query(body.decode("latin-1"))
         return text.encode("latin-1"), count
-    own_names = rules.fields or rules.paths
-    if not own_names and not (rules.has_field_names and _field_hint().search(body)):
+    has_own_fields = rules.fields or rules.paths
+    if not has_own_fields and not (rules.has_field_names and _may_have_secret_field(body)):
         return body, 0
-    redaction = TextRedaction(NO_FINDER, rules, is_request=True)
+    redaction = TextRedaction(NO_REDACTION.finder(), rules, is_request=True)
     edits, count = message_text_edits(
         "whole",
         [body],
@@ -270,12 +275,13 @@ class ResponseRedaction:
         )
 
 
-NO_FINDER: Final = SecretFinder(())
-"""Finds nothing."""
+def _may_have_secret_field(body: bytes) -> bool:
+    fields = _field_with_text().finditer(body)
+    return any(body_field_kind(field[1].decode()) != "other" for field in fields)
 
 
 @lru_cache(1)
-def _field_hint() -> Any:
+def _field_with_text() -> Any:
     import re2  # noqa: PLC0415 # 5 ms, only where something is redacted
 
-    return re2.compile(_FIELD_HINT)
+    return re2.compile(_FIELD_WITH_TEXT)

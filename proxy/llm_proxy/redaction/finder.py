@@ -95,15 +95,19 @@ class SecretFinder:
 
     def __init__(
         self,
-        patterns: Iterable[SecretPattern],
-        known_secrets: Mapping[bytes, KnownSecret] = {},
-        expressions: Sequence[tuple[str, Any]] = (),
+        patterns: PatternIndex | None,
+        known_secrets: Mapping[bytes, KnownSecret],
+        expressions: Sequence[tuple[str, Any]],
     ) -> None:
         """Each of `expressions`, of RE2, has the name of its rule; no encoding of it is found."""
-        self._patterns = _pattern_index(tuple(patterns))
+        self._patterns = patterns
         self._known = known_secrets
         self._known_index = _known_index(frozenset(known_secrets))
         self._expressions = expressions
+
+    def with_known(self, secrets: Mapping[bytes, KnownSecret]) -> SecretFinder:
+        """A finder of the same shapes, and of these secrets."""
+        return SecretFinder(self._patterns, secrets, self._expressions)
 
     def __bool__(self) -> bool:
         return bool(self._patterns or self._known_index or self._expressions)
@@ -456,7 +460,7 @@ def _compile_any(expressions: Iterable[bytes], last: bytes = b"") -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _PatternIndex:
+class PatternIndex:
     """The patterns by their keywords."""
 
     keywords: _LiteralIndex
@@ -491,10 +495,10 @@ class _PatternIndex:
         return None
 
 
-@lru_cache(16)
-def _pattern_index(patterns: tuple[SecretPattern, ...]) -> _PatternIndex | None:
+def pattern_index(patterns: Iterable[SecretPattern]) -> PatternIndex | None:
     """The index of some patterns; None if there are none."""
     by_prefix: dict[bytes, list[tuple[bytes, re.Pattern[bytes], SecretPattern]]] = {}
+    patterns = tuple(patterns)
     for pattern in patterns:
         expression = re.compile(pattern.regex.encode())
         for keyword in map(str.encode, pattern.keywords):
@@ -511,7 +515,7 @@ def _pattern_index(patterns: tuple[SecretPattern, ...]) -> _PatternIndex | None:
         are_keywords=True,
         continuations={keyword: rest for keyword, rest in all_keywords if rest},
     )
-    return _PatternIndex(index, {prefix: tuple(each) for prefix, each in by_prefix.items()})
+    return PatternIndex(index, {prefix: tuple(each) for prefix, each in by_prefix.items()})
 
 
 @lru_cache(64)  # clients send the same credentials again and again

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
+
+from propcache.api import cached_property
 
 from llm_proxy.cassette.model import is_valid_meta_text
 from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.expressions import compile_expression
-from llm_proxy.redaction.finder import KnownSecret, SecretFinder
+from llm_proxy.redaction.finder import KnownSecret, SecretFinder, pattern_index
 from llm_proxy.redaction.patterns import SECRET_PATTERNS, SecretPattern
 from llm_proxy.redaction.placeholders import CLIENT_PLACEHOLDER, OPERATOR_PLACEHOLDER
 
@@ -39,9 +40,9 @@ _ADDED: Final = "redact"
 _DISABLED: Final = "no-redact"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RedactionRules:
-    """The rules of a run; hashable."""
+    """The rules of a run."""
 
     patterns: tuple[SecretPattern, ...] = ()
     """The shapes of secrets."""
@@ -61,21 +62,18 @@ class RedactionRules:
         """Whether any rule needs the fields of a body."""
         return self.has_field_names or bool(self.fields or self.paths)
 
+    @cached_property
+    def _own_finder(self) -> SecretFinder:
+        compiled = [(EXPRESSION_RULE, compile_expression(text)) for text in self.expressions]
+        return SecretFinder(pattern_index(self.patterns), {}, compiled)
+
     def finder(self, known_secrets: Mapping[bytes, KnownSecret] = {}) -> SecretFinder:
         """A finder of these shapes, and of known secrets."""
-        return _make_finder(self, frozenset(known_secrets.items()))
+        return self._own_finder.with_known(known_secrets) if known_secrets else self._own_finder
 
 
 NO_REDACTION: Final = RedactionRules()
 """No rules: only known secrets are replaced."""
-
-
-@lru_cache(64)  # clients send the same credentials again and again
-def _make_finder(
-    rules: RedactionRules, known_secrets: frozenset[tuple[bytes, KnownSecret]]
-) -> SecretFinder:
-    compiled = [(EXPRESSION_RULE, compile_expression(text)) for text in rules.expressions]
-    return SecretFinder(rules.patterns, dict(known_secrets), compiled)
 
 
 def client_secrets(spellings: Iterable[bytes]) -> dict[bytes, KnownSecret]:

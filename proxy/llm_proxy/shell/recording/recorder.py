@@ -143,7 +143,7 @@ class SpoolWriter:
         """Whether the head is encoded, and with it the opening."""
         self._file: SpoolFile | None = None
         """Created once there is a response."""
-        self._redactor = redaction.Redactor(redaction.NO_FINDER)
+        self._redactor = redaction.Redactor(redaction.NO_REDACTION.finder())
         self._body_redactor: redaction.Redactor | FrameRedactor = self._redactor
         """The redactor of the body; its first bytes select it, since content types may be wrong."""
         self._redaction: redaction.ResponseRedaction | None = None
