@@ -434,10 +434,15 @@ def _literal_index(
     }
     with_prefixes = (*encodings, *_ESCAPE_EXAMPLES, *(plain if are_keywords else ()))
     prefixes = frozenset(each[:size] for each in with_prefixes for size in range(1, len(each)))
+    any_literal = _compile_any(map(re.escape, (*plain, *encodings)), _ESCAPES)
+    unfrequent = any_literal
+    if continuations:
+        rest = {*plain, *encodings} - continuations.keys()
+        unfrequent = _compile_any(map(re.escape, rest), _ESCAPES)
     return _LiteralIndex(
-        _compile_any(map(re.escape, {*plain, *encodings} - continuations.keys()), _ESCAPES),
+        unfrequent,
         _compile_any(re.escape(each) + rest for each, rest in continuations.items()),
-        _compile_any(map(re.escape, (*plain, *encodings)), _ESCAPES),
+        any_literal,
         plain,
         encodings,
         prefixes,
@@ -464,7 +469,7 @@ class PatternIndex:
     """The patterns by their keywords."""
 
     keywords: _LiteralIndex
-    patterns: Mapping[bytes, tuple[tuple[bytes, re.Pattern[bytes], SecretPattern], ...]]
+    patterns: Mapping[bytes, tuple[tuple[bytes, SecretPattern], ...]]
     """By the first bytes of a keyword: the keywords that begin so, in the order of the patterns."""
 
     def match_pattern(self, data: bytes, position: int) -> SecretSpan | None:
@@ -472,9 +477,10 @@ class PatternIndex:
         candidates = self.patterns.get(data[position : position + _KEY_BYTES]) or self.patterns.get(
             data[position : position + 1], ()
         )
-        for keyword, expression, pattern in candidates:
+        for keyword, pattern in candidates:
             if not data.startswith(keyword, position):
                 continue
+            expression = _compile(pattern.regex)
             if pattern.lookback:
                 first, last = position - pattern.lookback, position + LONGEST_AFTER_KEYWORD
                 found = expression.finditer(data, max(0, first), last)
@@ -497,12 +503,11 @@ class PatternIndex:
 
 def pattern_index(patterns: Iterable[SecretPattern]) -> PatternIndex | None:
     """The index of some patterns; None if there are none."""
-    by_prefix: dict[bytes, list[tuple[bytes, re.Pattern[bytes], SecretPattern]]] = {}
+    by_prefix: dict[bytes, list[tuple[bytes, SecretPattern]]] = {}
     patterns = tuple(patterns)
     for pattern in patterns:
-        expression = re.compile(pattern.regex.encode())
         for keyword in map(str.encode, pattern.keywords):
-            by_prefix.setdefault(keyword[:_KEY_BYTES], []).append((keyword, expression, pattern))
+            by_prefix.setdefault(keyword[:_KEY_BYTES], []).append((keyword, pattern))
     if not by_prefix:
         return None
     all_keywords = [
@@ -522,6 +527,11 @@ def pattern_index(patterns: Iterable[SecretPattern]) -> PatternIndex | None:
 def _known_index(secrets: frozenset[bytes]) -> _LiteralIndex | None:
     """The index of known secrets; None if there are none."""
     return _literal_index(secrets, are_keywords=False) if secrets else None
+
+
+@lru_cache(256)  # 80 patterns, most of which are never tried
+def _compile(regex: str) -> re.Pattern[bytes]:
+    return re.compile(regex.encode())
 
 
 def _continues_word(data: bytes, position: int) -> bool:

@@ -128,6 +128,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
                 "fraction= has no meaning in record: place it by after=, bytes=, ms= or at="
             )
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    settings.match_rules.redaction.finder()  # compiled now: the first request does not wait for it
     journal = Journal(LibraryUsage(settings.cassettes, settings.max_age))
     paces = PaceRegistry(settings.pace, settings.seed)
     library = Library(settings.cassettes, is_shared=settings.shared_library)
