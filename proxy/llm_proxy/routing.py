@@ -7,7 +7,7 @@ Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -75,6 +75,8 @@ class RoutedRequest:
     """The faults that the client requests in headers."""
     match_rules: RuleSet = NO_RULES
     """The operator's match rules for the key."""
+    environment_secrets: frozenset[bytes] = frozenset()
+    """The secrets of the proxy's environment, in every spelling."""
     logical_request: LogicalRequest | None = None
     """The logical request that this is an attempt at; None if attempts are not grouped."""
 
@@ -115,12 +117,14 @@ class RoutedRequest:
     @cached_property
     def stored_request(self) -> StoredRequest:
         """The redacted request; the same object as `request_for_key` if that has no secrets."""
-        return redaction.redact_known(self.request_for_key, self.finder_of_credentials)
+        finder = redaction.NO_REDACTION.finder(self.known_secrets)
+        return redaction.redact_known(self.request_for_key, finder)
 
-    @property
-    def finder_of_credentials(self) -> redaction.SecretFinder:
-        """Finds the client's credentials."""
-        return redaction.NO_REDACTION.finder(redaction.client_secrets(self.credentials))
+    @cached_property
+    def known_secrets(self) -> Mapping[bytes, redaction.KnownSecret]:
+        """The client's credentials and the secrets of the environment, for a finder."""
+        operator_secrets = redaction.operator_secrets(self.environment_secrets)
+        return operator_secrets | redaction.client_secrets(self.credentials)
 
     @cached_property
     def conversation(self) -> Conversation | None:
@@ -155,7 +159,9 @@ class RoutingSettings:
     default_session: str = DEFAULT_SESSION
     """The session of a request that names none."""
     match_rules: RuleSet = NO_RULES
-    """The match rules for keys."""
+    """The match rules for keys, and the redaction."""
+    environment_secrets: frozenset[bytes] = frozenset()
+    """The secrets of the proxy's environment, in every spelling."""
 
 
 def route_request(
@@ -203,6 +209,7 @@ def route_request(
             value for name, value in our_headers if name.lower() == FAULT_HEADER
         ),
         match_rules=settings.match_rules,
+        environment_secrets=settings.environment_secrets,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from llm_proxy.misses.report import (
     nearest_summary,
     remedy_line,
 )
+from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.library_takes import LibraryTakes
@@ -99,7 +101,7 @@ def explain(
     headers = _parse_header_lines(fields["headers"])
     candidates, cassette_session = _candidate_requests(library, request, path)
     session = fields["session"] or cassette_session or DEFAULT_SESSION
-    settings = RoutingSettings(session, rules)
+    settings = RoutingSettings(session, rules, environment_secret_spellings(os.environ))
     routed_candidates = [
         route_request(
             _with_overrides(candidate, path, fields["method"], headers),

@@ -157,13 +157,14 @@ def import_(
     library.refresh()
     names = assign_session_names(files)
     settings = ImportSettings(
-        routing_settings=RoutingSettings(fields["session"], fields["normalise"]),
+        routing_settings=RoutingSettings(
+            fields["session"], fields["normalise"], environment_secret_spellings(os.environ)
+        ),
         importer=f"llm-proxy {__version__}",
         imported_at=timestamp_now(),
         pace=fields["times"],
         seed=fields["seed"],
         provider=fields["provider"] or "",
-        environment_secrets=environment_secret_spellings(os.environ),
     )
     own_names = names if session_per_file else {}
     importer = Importer(library, settings, own_names, dry_run, fields["scenarios"], names)

@@ -61,8 +61,6 @@ class ImportSettings:
     seed: int = 0
     provider: str = ""
     """The provider of all requests; empty derives it from the host, else from the path."""
-    environment_secrets: frozenset[bytes] = frozenset()
-    """The secrets of the environment, in every spelling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +158,8 @@ def convert_to_cassette(
         if not exchange.removed_content_coding:
             _check_body_kept("response", received, exchange.response_body)
     routed = _routed_request(exchange, settings)
-    operator_secrets = redaction.operator_secrets(settings.environment_secrets)
-    request_without_secrets = redaction.redact_known(
-        routed.stored_request, redaction.NO_REDACTION.finder(operator_secrets)
-    )
     rules = routed.match_rules.redaction
-    finder = rules.finder(redaction.client_secrets(routed.credentials) | operator_secrets)
+    finder = rules.finder(routed.known_secrets)
     redactor = redaction.Redactor(finder)
     headers = tuple(
         (name, redactor.redact_latin1(value))
@@ -211,12 +205,12 @@ def convert_to_cassette(
         messages = tuple(framing.split_messages(codec, body))
         end = CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body))
         cassette = Cassette(
-            "", meta, request_without_secrets, head, 0.0, codec, "", messages, reads, end
+            "", meta, routed.stored_request, head, 0.0, codec, "", messages, reads, end
         )
         head_at_ms, reads, end_at_ms = _paced_reads(cassette, settings.pace, settings.seed)
     return ImportedCassette(
         meta=meta,
-        request=request_without_secrets,
+        request=routed.stored_request,
         head=StoredHead.from_response_head(
             head, head_at_ms, codec, exchange.removed_content_coding
         ),

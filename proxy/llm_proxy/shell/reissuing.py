@@ -99,7 +99,9 @@ class Reissuer:
         key = "" if is_signed else settings.api_keys.get(meta.provider, "")
         request = reissued_request(file, meta, stored, key)
         clock = asyncio.get_running_loop().time
-        routing = RoutingSettings(meta.session, settings.rules)
+        routing = RoutingSettings(
+            meta.session, settings.rules, environment_secret_spellings(os.environ)
+        )
         routed = route_request(request, clock(), clock, settings=routing)
         routed = replace(routed, provider=meta.provider, session=meta.session)
         self._count += 1
@@ -115,7 +117,6 @@ class Reissuer:
             folder / "spool",
             events,
             replaces_older=False,
-            environment_secrets=environment_secret_spellings(os.environ),
         )
         try:
             burst_stream = self.upstream.stream(routed, partial(recorder.start_recording, routed))

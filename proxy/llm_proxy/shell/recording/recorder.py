@@ -231,7 +231,7 @@ class SpoolWriter:
         )
         target = spool.SpoolTargetLine(1, self._recorder.library_path, self._take)
         self._opening = spool.encode_opening(target, meta, stored)
-        secrets = redaction.client_secrets(routed.credentials) | operator_secrets
+        secrets = {**operator_secrets, **routed.known_secrets}
         rules = routed.match_rules.redaction
         self._redaction = redaction.ResponseRedaction(rules, rules.finder(secrets))
         self._redactor = self._body_redactor = redaction.Redactor(self._redaction.finder)
@@ -416,14 +416,11 @@ class SpoolRecorder:
         events: RecorderEvents,
         *,
         replaces_older: bool,
-        environment_secrets: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`environment_secrets` are redacted wherever they occur, in these spellings."""
         self.library_path = str(library.root.absolute())
         self.request_counter = RequestCounter()
         self.warned_places: set[str] = set()
         """Where secrets were replaced after a key was computed, and a warning was logged."""
-        self._environment_secrets = environment_secrets
         self._spool_folder = spool_folder
         self._events = events
         self._filer = CassetteFiler(library, replaces_older=replaces_older)
@@ -466,8 +463,7 @@ class SpoolRecorder:
 
         The operator's secrets were sent upstream, and are redacted like the client's.
         """
-        secrets = operator_secrets | self._environment_secrets
-        return SpooledRecording(self, SpoolWriter(self, routed, secrets, take), routed)
+        return SpooledRecording(self, SpoolWriter(self, routed, operator_secrets, take), routed)
 
     def create_spool(self) -> SpoolFile:
         """A new spool.  Raises `SpoolError` if it cannot be created."""

@@ -193,7 +193,9 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         admission = RequestAdmission(
             RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym),
             settings.max_body,
-            routing_settings=RoutingSettings(settings.session, settings.match_rules),
+            routing_settings=RoutingSettings(
+                settings.session, settings.match_rules, environment_secret_spellings(os.environ)
+            ),
             retry_tracker=RetryTracker() if settings.collapse_retries else None,
         )
         server = ProxyServer(active_mode, admission, journal, control_pages, fault_middleware)
@@ -242,7 +244,6 @@ async def _make_recorder(
         settings.spool,
         events,
         replaces_older=mode == "record",
-        environment_secrets=environment_secret_spellings(os.environ),
     )
     await recorder.wait_until_scanned()
     return recorder

@@ -34,6 +34,7 @@ from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.redaction import (
     client_secrets,
     displayable_target,
+    operator_secrets,
     redact_text,
     request_credential_spellings,
 )
@@ -102,7 +103,7 @@ class ProxyServer:
             entry = JournalEntry(0)  # it is not kept
         else:
             client_request = _to_request(request, b"")
-            path = _redacted_text(displayable_target(client_request.path), client_request)
+            path = self._redacted_text(displayable_target(client_request.path), client_request)
             entry = self._journal.open_entry("", request.method, path)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
@@ -156,7 +157,7 @@ class ProxyServer:
             )
         except RequestRefused as refusal:
             entry.origin = "refused"
-            entry.note = _redacted_text(str(refusal), _to_request(request, b""))
+            entry.note = self._redacted_text(str(refusal), _to_request(request, b""))
             writer.disable_keep_alive()
             await send_error(writer, OPAQUE, refusal)
             return None
@@ -223,7 +224,7 @@ class ProxyServer:
             notes = () if scripted is None else scripted.journal_notes
             log.info("%s: %s", _request_line(routed), "; ".join((mode_response.origin, *notes)))
             if scripted is not None:
-                redacted = partial(_redacted_text, request=routed.decompressed_request)
+                redacted = partial(self._redacted_text, request=routed.decompressed_request)
                 scripted = replace(
                     scripted,
                     session_failure_reason=redacted(scripted.session_failure_reason),
@@ -251,10 +252,16 @@ class ProxyServer:
             )
         return mode_response
 
+    def _redacted_text(self, text: str, request: Request) -> str:
+        """`text`, which may quote the request, without the secrets that are known."""
+        environment_secrets = self._admission.routing_settings.environment_secrets
+        secrets = client_secrets(request_credential_spellings(request))
+        return redact_text(text, operator_secrets(environment_secrets) | secrets)
+
     def _journal_error(
         self, error: LlmProxyError, entry: JournalEntry, routed: RoutedRequest
     ) -> None:
-        entry.note = _redacted_text(str(error), routed.decompressed_request)
+        entry.note = self._redacted_text(str(error), routed.decompressed_request)
         if isinstance(error, Miss):
             entry.origin = "miss"
             self._journal.add_miss(error.report)
@@ -299,8 +306,3 @@ def _describe_request(entry: JournalEntry, routed: RoutedRequest) -> None:
 def _request_line(routed: RoutedRequest) -> str:
     path = printable_excerpt(routed.stored_request.path, _MAX_LOGGED_CHARS)
     return f"{routed.request.method} {path}"
-
-
-def _redacted_text(text: str, request: Request) -> str:
-    """`text`, which may quote the request, with the request's secrets redacted."""
-    return redact_text(text, client_secrets(request_credential_spellings(request)))
