@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from case_tables import each_row
+from cassette_builders import make_cassette
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
@@ -20,6 +22,7 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.redaction import (
     DEFAULT_REDACTION,
     RedactionRules,
+    ResponseRedaction,
     environment_secret_spellings,
     parse_redaction_rules,
     redact_request,
@@ -29,6 +32,7 @@ from llm_proxy.redaction.rules import FIELD_NAMES_RULE
 from raw_http import build_http_request, send_request
 from stored_cassettes import DONE_EVENT, chat_event
 from stub_upstream import chunked, upstream
+from waiting import wait_until
 
 KEY: Final = "sk-" + "ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6"
 JSON_TYPE: Final = (("content-type", "application/json"),)
@@ -150,6 +154,24 @@ def test_a_project_adds_rules(rules: list[str], expected: dict[str, Any]) -> Non
     assert redacted_body(PROMPT, parse_redaction_rules(rules)) == PROMPT | expected
 
 
+@each_row(
+    ("rules", "pieces"),
+    [
+        (["$.choices[*].delta.content"], ["[redacted:field]", "[redacted:field]"]),
+        (["content"], ["[redacted:field]", ""]),
+        (["$.metadata"], ["ACME-12", "345678!"]),
+        (["regex=ACME-[0-9]{8}"], ["[redacted:regex]", "!"]),
+    ],
+)
+def test_the_rules_of_a_project_hold_for_answers_too(rules: list[str], pieces: list[str]) -> None:
+    redaction = parse_redaction_rules(rules)
+    answer = make_cassette(chat_event("ACME-12") + chat_event("345678!") + DONE_EVENT)
+    redacted = ResponseRedaction(redaction, redaction.finder()).redact(answer, ())
+    expected = b"".join(map(chat_event, pieces)) + DONE_EVENT
+    assert redacted.response_body == expected
+    assert redacted.response_end.sha256 == sha256(expected).hexdigest()
+
+
 @each_row("name", ["anthropic-key", FIELD_NAMES_RULE])
 def test_a_project_disables_a_rule(name: str) -> None:
     body = {"text": KEY} if name == "anthropic-key" else {"password": "hunter2"}
@@ -263,3 +285,31 @@ async def test_a_secret_of_the_environment_is_not_recorded_and_the_log_names_its
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         replayed = await send_request(replaying.url, request)
     assert replayed.body == cassette.response_body
+
+
+# --- what cannot be replaced ----------------------------------------------------------------------
+
+
+def event_with_repeated_member(text: str) -> bytes:
+    """An event in which only the second of two members of one name counts."""
+    return b'data: {"choices":[{"index":0,"delta":{"content":"x","content":"%b"}}]}\n\n' % (
+        text.encode()
+    )
+
+
+async def test_a_recording_whose_secret_cannot_be_replaced_is_not_stored_and_counts_as_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'{"model":"m","stream":true,"messages":[]}'
+    request = build_http_request("/v1/chat/completions", body, "Content-Type: application/json")
+    answer = [*map(event_with_repeated_member, (KEY[:9], KEY[9:20], KEY[20:])), DONE_EVENT]
+    async with (
+        upstream(chunked(answer)) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        received = await send_request(recording.url, request)
+        await wait_until(lambda: bool(recording.journal.recording_failures))
+    assert received.body == b"".join(answer)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert "not recorded: POST /v1/chat/completions: " in caplog.text
+    assert "secret that cannot be replaced; it is not stored" in caplog.text

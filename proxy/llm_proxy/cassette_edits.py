@@ -150,11 +150,13 @@ def _changes_by_message(
         documents[number] = editable.text
         kind = body.get("type") if isinstance(body, dict) else ""
         start = (kind if isinstance(kind, str) else "",)
-        selected = select_values(body) if select_values is not None else ()
+        selected = select_values(body) if select_values is not None else {}
         for place, (key, text) in enumerate(_keyed_texts(body, start, counted_texts)):
             piece = FieldPiece(number, place, text)
-            if selected and (placeholder := _selected_placeholder(key, selected)) is not None:
-                piece_changes[number][piece].append(TextChange(0, len(text), placeholder))
+            placeholder = _selected_placeholder(key, selected) if selected else None
+            if placeholder is not None:
+                if text != placeholder:
+                    piece_changes[number][piece].append(TextChange(0, len(text), placeholder))
             else:
                 pieces_by_field[key].append(piece)
     for key, pieces in pieces_by_field.items():

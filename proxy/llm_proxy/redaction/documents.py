@@ -83,6 +83,11 @@ class TextRedaction:
     _changes: dict[tuple[str, str], list[TextChange]] = field(default_factory=dict)
     """The changes of texts that were searched before: many repeat in every message."""
 
+    @property
+    def has_found(self) -> bool:
+        """Whether any text had changes."""
+        return any(self._changes.values())
+
     def find_changes(self, text: str, member: str) -> list[TextChange]:
         """The changes of a text, from left to right; `member` is the field that contains it."""
         changes = self._changes.get((text, member))
@@ -252,10 +257,10 @@ class ResponseRedaction:
 
         `counted_texts` are those of its dialect.  Raises `SecretNotReplaced`.
         """
-        redacted, count = self._edit(cassette, counted_texts)
-        if count == 0:
+        redacted, count, has_secrets = self._edit(cassette, counted_texts)
+        if not has_secrets:
             return cassette
-        if self._edit(redacted, counted_texts)[1]:
+        if self._edit(redacted, counted_texts)[2]:
             raise SecretNotReplaced(
                 "its response holds a secret that cannot be replaced; it is not stored"
             )
@@ -265,14 +270,16 @@ class ResponseRedaction:
 
     def _edit(
         self, cassette: Cassette, counted_texts: Collection[tuple[str, str]]
-    ) -> tuple[Cassette, int]:
+    ) -> tuple[Cassette, int, bool]:
+        """The edited cassette, the number of replacements, and whether there was any secret."""
         redaction = TextRedaction(self.finder, self.rules, is_request=False)
-        return edit_cassette(
+        edited, count = edit_cassette(
             cassette,
             redaction.find_changes,
             counted_texts,
             redaction.select_values if self.rules.paths else None,
         )
+        return edited, count, redaction.has_found or count > 0
 
 
 def _may_have_secret_field(body: bytes) -> bool:
