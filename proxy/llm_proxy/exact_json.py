@@ -7,18 +7,18 @@ into a double.  Such a body is treated as text, not as JSON: it is kept and comp
 from __future__ import annotations
 
 import json
-import re
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
 from llm_proxy.turns import Json
 
-_POSSIBLY_BIG_INTEGER: Final = re.compile(rb"[0-9]{19}")
-"""Digits that an integer beyond 64 bits contains."""
-_SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]+:')
-_ESCAPED_QUOTE: Final = rb"\u0022"
-"""An escaped quotation mark: it is written back differently, so counting members would fail."""
+_SUSPICIOUS: Final = (
+    rb"[0-9]{19}"  # an integer beyond 64 bits contains as many digits
+    rb'|"[ \t\r\n]+:'
+    rb"|\\u0022"  # a quotation mark: written back differently, so that members are counted wrong
+)
 _MIN_INT64: Final = -(2**63)
 _MAX_UINT64: Final = 2**64 - 1
 
@@ -41,13 +41,18 @@ def parse_exact(body: bytes) -> tuple[Json] | None:
 
 def _may_lose_information(body: bytes, value: Json) -> bool:
     """Whether a member may be repeated or a number too large: a cheap test that rarely fires."""
-    if (
-        _ESCAPED_QUOTE in body
-        or _POSSIBLY_BIG_INTEGER.search(body) is not None
-        or _SPACE_BEFORE_COLON.search(body) is not None
-    ):
+    if _suspicious().search(body) is not None:
         return True
     return body.count(b'":') > orjson.dumps(value).count(b'":')
+
+
+@lru_cache(1)
+def _suspicious() -> Any:
+    import re2  # noqa: PLC0415 # 5 ms, only where JSON is parsed
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(_SUSPICIOUS, options)  # it does not hold the GIL, as `re` does
 
 
 def _check_unique_members(pairs: list[tuple[str, Any]]) -> None:

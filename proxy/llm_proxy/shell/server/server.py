@@ -200,13 +200,14 @@ class ProxyServer:
                     routed, succeeded=is_success and entry.ending == "sent"
                 )
             faulted_response.finish()
-            if routed.is_large:  # the key takes long: do not block other streams
-                key = asyncio.create_task(asyncio.to_thread(lambda: routed.key))
+            if routed.is_large:  # it takes long: do not block other streams
+                description = asyncio.create_task(
+                    asyncio.to_thread(_describe_request, entry, routed)
+                )
                 try:
-                    await asyncio.shield(key)
+                    await asyncio.shield(description)
                 finally:  # a client that has its response leaves, which cancels this task
-                    await key
-                    _describe_request(entry, routed)
+                    await description
             else:
                 _describe_request(entry, routed)
 
