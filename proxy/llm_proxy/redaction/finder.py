@@ -35,11 +35,11 @@ _BEFORE_CHARS: Final = 128
 """How far before a keyword the run of base64 or hexadecimal may begin that contains it."""
 
 _ESCAPES: Final = (
-    rb"\\+u00[2-7][0-9A-Fa-f]|\\+x[2-7][0-9A-Fa-f]|\\+/"  # JSON and programming languages
-    rb"|%[2-7][0-9A-Fa-f]"  # URLs
-    rb"|&#0{0,4}[0-9]{2,3};|&#[xX]0{0,4}[2-7][0-9A-Fa-f];"  # HTML
+    rb"\\+u00(?:[2-7][0-9A-Fa-f]|0[9AaDd])|\\+x[2-7][0-9A-Fa-f]|\\+/"  # JSON and languages
+    rb"|%(?:[2-7][0-9A-Fa-f]|0[9AaDd])"  # URLs
+    rb"|&#0{0,4}(?:[0-9]{2,3}|9);|&#[xX]0{0,4}(?:[2-7][0-9A-Fa-f]|[9AaDd]);"  # HTML
 )
-"""An escaped character of ASCII."""
+"""An escaped character of ASCII: a graphic one, a space, a tab or a line end."""
 _BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]*")
 _FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
@@ -51,10 +51,11 @@ _MAX_KEYWORD_BYTES: Final = 12
 _BLOCK_BEGIN: Final = b"-----BEGIN "
 _BLOCK_END: Final = b"-----END "
 _ESCAPE_EXAMPLES: Final = (
-    *(rb"\u00%d0" % digit for digit in range(2, 8)),
-    *(rb"%s%d0" % (mark, digit) for mark in (rb"\x", b"%") for digit in range(2, 8)),
-    *(b"&#%d;" % code for code in range(32, 127)),
-    *(b"&#%s%x;" % (mark, code) for mark in (b"x", b"X") for code in range(32, 127)),
+    *(rb"\u00%d0" % digit for digit in (0, *range(2, 8))),
+    *(rb"%s%d0" % (mark, digit) for mark in (rb"\x", b"%") for digit in (0, *range(2, 8))),
+    *(b"&#%d;" % code for code in (9, 10, 13, *range(32, 127))),
+    *(b"&#%s%x;" % (mark, code) for mark in (b"x", b"X") for code in (9, *range(32, 127))),
+    *(b"&#%s%s;" % (mark, digit) for mark in (b"x", b"X") for digit in (b"a", b"A", b"d", b"D")),
 )
 """Escapes with all beginnings that one may have."""
 _EXPRESSION_MEMORY_BYTES: Final = 64 * 1024 * 1024
@@ -63,6 +64,7 @@ _ESCAPE_STARTS: Final = frozenset(b"\\%&")
 _ESCAPE_WINDOW_BYTES: Final = 4096
 """How far behind an escaped character the secret may end that it belongs to."""
 _FIRST_NON_ASCII: Final = 128
+_GRAPHIC_BYTES: Final = tuple(bytes((code,)) for code in range(32, 127))
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
@@ -307,10 +309,18 @@ class _Encoding:
 
 def _base64_literals(data: bytes) -> Iterator[bytes]:
     for begin, first_char in enumerate((0, 2, 3)):
-        literal = b64encode(bytes(begin) + data)[first_char : (begin + len(data)) * 8 // 6]
-        if len(literal) >= _MIN_ENCODED_CHARS:
-            yield literal
-            yield literal.translate(_TO_URL_SAFE)
+        last_char = (begin + len(data)) * 8 // 6
+        followers: tuple[bytes, ...] = (b"",)
+        if last_char - first_char < _MIN_ENCODED_CHARS:  # with a part of the next byte
+            last_char += 1
+            followers = _GRAPHIC_BYTES
+        literals = {
+            b64encode(bytes(begin) + data + follower)[first_char:last_char]
+            for follower in followers
+        }
+        if last_char - first_char >= _MIN_ENCODED_CHARS:
+            yield from literals
+            yield from (literal.translate(_TO_URL_SAFE) for literal in literals)
 
 
 def _decode_base64(encoded: bytes) -> bytes:
