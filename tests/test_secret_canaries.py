@@ -35,6 +35,7 @@ from secret_canaries import (
     joined_texts,
     rest_of,
 )
+from thoroughness import quick_or_thorough
 
 KNOWN_SECRETS: Final = client_secrets(
     request_credential_spellings(Request("POST", "/", "", (("x-api-key", CLIENT_SECRET),), b""))
@@ -120,3 +121,13 @@ def test_no_canary_is_stored_of_an_answer_of_one_message(canary: Canary) -> None
         ("sse", sse([{"a": canary.text}, {"a": "b"}])),
     ):
         assert not rest_of(canary.secret, views(spooled_answer(codec, [body])))
+
+
+@each_row("canary", quick_or_thorough(CANARIES[::23], CANARIES))
+def test_no_canary_is_stored_of_an_answer_that_arrives_byte_by_byte(canary: Canary) -> None:
+    body = sse([{"a": canary.text}, {"a": "b"}])
+
+    spooled = spooled_answer("sse", [body[at : at + 1] for at in range(len(body))])
+
+    assert not rest_of(canary.secret, views(spooled))
+    assert spooled.response_body == spooled_answer("sse", [body]).response_body

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from llm_proxy.redaction.patterns import LONGEST_AFTER_KEYWORD, SecretPattern
+from llm_proxy.redaction.patterns import LONGEST_AFTER_KEYWORD, SECRET_PATTERNS, SecretPattern
 from llm_proxy.redaction.placeholders import rule_placeholder
 
 _MAX_DEPTH: Final = 2
@@ -29,6 +29,9 @@ _MAX_LITERAL_BYTES: Final = 24
 """The most bytes of a known secret by which its encoded forms are found."""
 _MIN_ENCODED_CHARS: Final = 4
 """The fewest characters of base64 by which a keyword is found."""
+_TOKEN_BYTES_BEFORE_KEYWORD: Final = max(64, *(each.lookback for each in SECRET_PATTERNS))
+"""How many bytes of a token at the end of a text are held back, because the keyword of a secret may
+follow them: the most of any `lookback`."""
 _KEY_BYTES: Final = 3
 """The bytes by which the patterns of a keyword are looked up: the shortest keyword has as many."""
 _BEFORE_CHARS: Final = 128
@@ -44,12 +47,13 @@ _BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]*")
 _FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 _TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_TOKEN_RUN: Final = re.compile(rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]*")
+_TOKEN_CHARS: Final = rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]"
 """The characters of secrets, without those that end one everywhere."""
-_MAX_KEYWORD_BYTES: Final = 12
-"""How far before the last run a keyword with a space may begin, such as `Bearer `."""
+_TOKEN_RUN: Final = re.compile(_TOKEN_CHARS + b"*")
+_LAST_WORDS: Final = re.compile(rb"%b*(?:[ >'`]{1,5}%b+){0,3}" % (_TOKEN_CHARS, _TOKEN_CHARS))
+"""Tokens with what may stand between a keyword and its secret: `Bearer `."""
 _BLOCK_BEGIN: Final = b"-----BEGIN "
-_BLOCK_END: Final = b"-----END "
+_BLOCK_END: Final = re.compile(rb'-----END [^-"]{0,60}-----|"')
 _ESCAPE_EXAMPLES: Final = (
     *(rb"\u00%d0" % digit for digit in (0, *range(2, 8))),
     *(rb"%s%d0" % (mark, digit) for mark in (rb"\x", b"%") for digit in (0, *range(2, 8))),
@@ -137,13 +141,14 @@ class SecretFinder:
                     first = start
                 start = data.find(secret[:1], start + 1)
         block = data.rfind(_BLOCK_BEGIN, max(0, size - _MAX_TOKEN_BYTES)) if self._patterns else -1
-        if block >= 0 and not any(end in data[block:] for end in (_BLOCK_END, b'"')):
+        if block >= 0 and _BLOCK_END.search(data, block) is None:
             first = min(first, block)
-        begin = _run_start(_TOKEN_RUN, data, size, _MAX_TOKEN_BYTES)
+        begin = _run_start(_LAST_WORDS, data, size, _MAX_TOKEN_BYTES)
         if begin == size:  # as nearly always: messages end with a line end
             return first
         if self._patterns is not None:
-            first = min(first, self._patterns.keywords.open_offset(data, begin))
+            token_begin = _run_start(_TOKEN_RUN, data, size, _TOKEN_BYTES_BEFORE_KEYWORD)
+            first = min(first, token_begin, self._patterns.keywords.open_offset(data, begin))
         if self._known_index is not None:
             first = min(first, self._known_index.open_offset(data, begin))
         return first
@@ -412,19 +417,21 @@ class _LiteralIndex:
     """Whether the literals are the beginnings of secrets, and not whole secrets."""
 
     def open_offset(self, data: bytes, begin: int) -> int:
-        """The offset from which the run of characters at the end, from `begin`, must be held back.
+        """The offset from which the last words, which begin at `begin`, must be held back.
 
-        A literal in it may be the beginning of a secret, and so may its last characters.
+        A literal in them may be the beginning of a secret, and so may their last characters.
         """
-        position = max(0, begin - _MAX_KEYWORD_BYTES)
+        position = begin
         while (match := self.tail_pattern.search(data, position)) is not None:
             is_whole = not self.are_keywords and match.group() in self.literals
-            if match.end() > begin and not is_whole:
-                return min(begin, int(match.start()))
+            if not is_whole:
+                return begin
             position = match.start() + 1
         size = len(data)
-        first = max(0, begin - _MAX_KEYWORD_BYTES, size - self.longest_bytes)
-        return next((at for at in range(first, size) if data[at:] in self.prefixes), size)
+        first = max(begin, size - self.longest_bytes)
+        found = next((at for at in range(first, size) if data[at:] in self.prefixes), size)
+        # An escape within JSON strings may begin with several backslashes.
+        return len(data[:found].rstrip(b"\\"))
 
 
 def _literal_index(
