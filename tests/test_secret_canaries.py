@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 from urllib.parse import quote
 
+import pytest
+
 from case_tables import each_row
 from cassette_builders import FILE_NAME, HEAD, encode_cassette
+from dialect_manners import MANNERS, Manner
 from llm_proxy.cassette import Cassette, StoredRequest, parse_cassette
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Read, Request, ResponseHead
 from llm_proxy.framing import eventstream
 from llm_proxy.message_texts import editable_text
@@ -26,9 +33,11 @@ from llm_proxy.redaction import (
     request_credential_spellings,
 )
 from llm_proxy.redaction.frames import FrameRedactor
+from llm_proxy.turns import Part, Reasoning, Text, ToolCall, Turn
 from provider_streams import ndjson, sse
 from secret_canaries import (
     CANARIES,
+    CARRIERS,
     CLIENT_SECRET,
     ENVIRONMENT_SECRET,
     Canary,
@@ -131,3 +140,129 @@ def test_no_canary_is_stored_of_an_answer_that_arrives_byte_by_byte(canary: Cana
 
     assert not rest_of(canary.secret, views(spooled))
     assert spooled.response_body == spooled_answer("sse", [body]).response_body
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+PARTS: Final[dict[str, Callable[[str], Part]]] = {
+    "text": Text,
+    "reasoning": Reasoning,
+    "arguments": lambda text: ToolCall("call_1", "write", json.dumps({"path": "a", "text": text})),
+}
+_WHOLE: Final = 10_000
+ANSWERS: Final = tuple(product(MANNERS, PARTS, (1, 3, _WHOLE)))
+
+
+@each_row(
+    ("manner", "part", "size", "canary"),
+    quick_or_thorough(
+        [
+            (*answer, CANARIES[number * 5 % len(CANARIES)])
+            for number, answer in enumerate(ANSWERS[::4])
+        ],
+        [(*answer, canary) for answer in ANSWERS for canary in CANARIES],
+    ),
+)
+def test_no_canary_is_stored_of_an_answer_in_any_dialect_however_it_is_streamed(
+    manner: Manner, part: str, size: int, canary: Canary
+) -> None:
+    context = replace(
+        manner.context,
+        split_text=lambda text: [text[at : at + size] for at in range(0, len(text), size)],
+    )
+    turn = Turn((PARTS[part](f"Is {canary.text} right?"),))
+    try:
+        sent = manner.dialect.encode_response(manner.request, [turn], context)
+    except NotRepresentable:
+        return
+
+    stored = stored_answer(
+        sent.codec_name, sent.framed_messages, sent.head, manner.dialect.counted_texts
+    )
+
+    decoded = manner.dialect.decode_response(
+        DialectResponse(stored.response_head, stored.codec_name, stored.framed_messages)
+    )
+    assert not rest_of(canary.secret, [*views(stored), repr(decoded).encode()])
+
+
+def event(text: str, index: int = 0) -> bytes:
+    """An event of a chat stream."""
+    choice = {"index": index, "delta": {"content": text}}
+    return b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode()
+
+
+@each_row("canary", quick_or_thorough(CANARIES[::5], CANARIES))
+def test_the_rest_of_a_secret_goes_that_is_cut_between_two_messages(canary: Canary) -> None:
+    for cut in range(1, len(canary.text), len(canary.text) // 5):
+        first, second = canary.text[:cut], canary.text[cut:]
+        for events in (
+            [event(f"Is {first}"), event(f"{second} right?")],
+            [event(f"Is {first}"), event(second[:9]), event(second[9:])],
+        ):
+            stored = stored_answer("sse", events)
+            assert not rest_of(canary.secret, views(stored)), (canary.name, cut)
+
+
+SHAPED: Final = [
+    pytest.param(carrier.full_text, carrier.secret, id=name) for name, carrier in CARRIERS.items()
+]
+for_each_secret = each_row(("text", "secret"), SHAPED)
+
+
+@for_each_secret
+def test_no_secret_is_stored_at_the_end_or_between_other_messages(text: str, secret: str) -> None:
+    done, comment = b"data: [DONE]\n\n", b": keep-alive\n\n"
+    for cut in (len(text) // 3, len(text) * 2 // 3, len(text)):
+        first, second = event(f"Is {text[:cut]}"), event(text[cut:])
+        for messages in (
+            [first, second],
+            [first, second.rstrip()],
+            [first, done, second, done],
+            [first, comment, second],
+            [event(f"Or {text[:cut]}", 1), first, second, event(text[cut:], 1)],
+            [b"data: Is %b\n\ndata: %b\n\n" % (_line(text[:cut]), _line(text[cut:]))],
+        ):
+            assert not rest_of(secret, views(stored_answer("sse", messages))), (cut, messages)
+
+
+@for_each_secret
+def test_no_secret_is_stored_outside_of_data(text: str, secret: str) -> None:
+    for body in (
+        b": %b\n\ndata: {}\n\n" % _line(text),
+        b"event: %b\ndata: {}\n\n" % _line(text),
+        b"id: %b\ndata: {}\n\n" % _line(text),
+        b"data: {}\n\n%b" % _line(text),
+    ):
+        assert not rest_of(secret, views(stored_answer("sse", [body])))
+
+
+def _line(text: str) -> bytes:
+    return text.replace("\n", "\\n").encode()
+
+
+BEFORE: Final = (
+    "\n", "\t", "=", ":", '"', "'", "`", "“", "(", "/", "\\", "中", "\u00a0", "key:", "KEY=", "<b>"
+)  # fmt: skip
+AFTER: Final = (
+    "", "\n", " ", '"', "'", "`", ")", ",", ".", "中", "</b>", "\\", "&", ";", "\t", "]"
+)  # fmt: skip
+
+
+@for_each_secret
+def test_no_secret_is_stored_directly_behind_or_in_front_of_other_characters(
+    text: str, secret: str
+) -> None:
+    pairs = quick_or_thorough(list(zip(BEFORE, AFTER, strict=True))[::2], product(BEFORE, AFTER))
+    for before, after in pairs:
+        marked = f"{before}{text}{after}"
+        one_by_one = [event(char) for char in marked]
+        assert not rest_of(secret, views(stored_answer("sse", one_by_one))), marked
+        assert not rest_of(secret, views(stored_answer("ndjson", [ndjson({"a": marked})]))), marked
+
+
+@for_each_secret
+def test_no_secret_of_several_is_stored(text: str, secret: str) -> None:
+    for several in (f"{text} {text}", f"{text},{text}", f"{text}\n{text}"):
+        for messages in ([event(several)], [event(char) for char in several]):
+            assert not rest_of(secret, views(stored_answer("sse", messages)))

@@ -40,9 +40,9 @@ _NOT_JSON: Final = -1
 FieldKey = tuple[str | int | tuple[str, int | str], ...]
 """Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
 
-FindChanges = Callable[[str, str], list[TextChange]]
-"""The changes of a text, from left to right; its second argument is the name of the member that
-contains the text, empty if there is none."""
+FindChanges = Callable[[str, str, Sequence[int]], list[TextChange]]
+"""The changes of a text, from left to right.  Its second argument is the name of the member that
+contains the text, empty if there is none; the third has the offsets at which its pieces begin."""
 SelectValues = Callable[[Json], Mapping[tuple[str | int, ...], str]]
 """The values of a document that are replaced as a whole: the replacement by the path of each."""
 
@@ -64,7 +64,7 @@ def edit_cassette(
     counted_texts: Collection[tuple[str, str]] = (),
     select_values: SelectValues | None = None,
 ) -> tuple[Cassette, int]:
-    """The cassette with its texts changed, and the number of changes; the same object if 0.
+    """The cassette with its texts changed, the same object if none was, and the number of values.
 
     `counted_texts` are those of its dialect.
     """
@@ -223,10 +223,12 @@ def _piece_changes(
     """
     member = next((text for text in reversed(key) if isinstance(text, str)), "")
     if len(pieces) == 1 or is_id_member(member) or len({piece.text for piece in pieces}) == 1:
-        return [(piece, change) for piece in pieces for change in find_changes(piece.text, member)]
+        return [
+            (piece, change) for piece in pieces for change in find_changes(piece.text, member, (0,))
+        ]
     starts = [0, *accumulate(len(piece.text) for piece in pieces)]
     changes: list[tuple[FieldPiece, TextChange]] = []
-    for change in find_changes("".join(piece.text for piece in pieces), member):
+    for change in find_changes("".join(piece.text for piece in pieces), member, starts):
         number, replacement = bisect_right(starts, change.begin) - 1, change.replacement
         while number < len(pieces) and starts[number] < change.end:
             start, size = starts[number], len(pieces[number].text)

@@ -10,7 +10,7 @@ contains the recorded values.  The client would go on to use them, so they are r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from llm_proxy.cassette import Cassette
@@ -44,7 +44,9 @@ class ValueReplacements:
     def __bool__(self) -> bool:
         return bool(self.new_by_recorded)
 
-    def find_changes(self, text: str, member: str = "", depth: int = 0) -> list[TextChange]:
+    def find_changes(
+        self, text: str, member: str = "", piece_starts: Sequence[int] = (), depth: int = 0
+    ) -> list[TextChange]:
         """The changes that replace recorded values in a text, from left to right.
 
         `member` is the name of the member that contains the text: a short value only counts as an
@@ -58,7 +60,7 @@ class ValueReplacements:
                 change
                 for string in json_strings(text)
                 for change in string.to_source_changes(
-                    self.find_changes(string.value, string.member, depth + 1)
+                    self.find_changes(string.value, string.member, (), depth + 1)
                 )
             ]
         return [

@@ -7,7 +7,7 @@ messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -62,14 +62,38 @@ _FIELD_WITH_TEXT: Final = (
     rb"|pwd|cookie|credentials?|string|url|uri|auth|jwt|bearer))\\*\"\s*:\s*\\*[\"\[]"
 )
 """A field with a text that may be a secret, also in JSON within a string."""
-_REST_OF_SECRET: Final = re.compile(
-    r"(\[redacted:(?P<rule>[a-z0-9-]{1,60})\])(?P<rest>(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9]))+)"
+_ESCAPE: Final = (
+    r"\\+u00[02-7][0-9A-Fa-f]|\\+x[02-7][0-9A-Fa-f]|\\+/|%[02-7][0-9A-Fa-f]"
+    r"|&#[0-9]{1,7};|&#[xX][0-9A-Fa-f]{1,6};"
 )
-"""A secret that was found in one piece of a text, and goes on in the next."""
-_REST_OF_BLOCK: Final = re.compile(
-    r"\[redacted:private-key\](?P<rest>(?:[\r\n]*[A-Za-z0-9+/=]{16,})*[\r\n]*(?:[A-Za-z0-9+/=]+\s*)?"
-    r"-----END [A-Z0-9 ]{1,40}-----|(?:[\r\n]*[A-Za-z0-9+/=]{16,})+)"
+_CUT_ESCAPE: Final = (
+    r"(?:\\+(?:u0{0,2}[0-7]?|x[0-7]?)?|%[0-7]?|&(?:#(?:[0-9]{0,7}|[xX][0-9A-Fa-f]{0,6}))?)?"
 )
+_END_OF_ESCAPE: Final = r"(?:#?[xX]?[0-9A-Fa-f]{0,6};)?"
+_BASE64_CHAR: Final = rf"(?:[A-Za-z0-9+/=]|{_ESCAPE})"
+_REST_OF_BLOCK: Final = (
+    r"(?:[A-Za-z0-9+/=\\\s:,.()@<>%&#;]|-(?!----)){0,16384}?-----END[A-Z0-9 %]{1,40}-----"
+    rf"|{_END_OF_ESCAPE}{_BASE64_CHAR}*(?:(?:[\r\n]|\\+[rn])+{_BASE64_CHAR}{{16,}})*"
+)
+_RESTS: Final = (
+    (rf"\[redacted:private-key\]{_CUT_ESCAPE}\Z", _REST_OF_BLOCK),
+    (
+        rf"\[redacted:[a-z0-9-]{{1,60}}\]{_CUT_ESCAPE}\Z",
+        rf"{_END_OF_ESCAPE}(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9])|{_ESCAPE})*",
+    ),
+    (r"5b72656461637465643a(?:[0-9a-f]{2})*5d[0-9A-Fa-f]?\Z", "[0-9A-Fa-f]*"),
+    (
+        r"(?:W3JlZGFjdGVkO|tyZWRhY3RlZD|bcmVkYWN0ZWQ6)[A-Za-z0-9+/_-]*={0,2}\Z",
+        "[A-Za-z0-9+/_-]*={0,2}",
+    ),
+)
+"""How a piece of a text ends in which a secret was found, in each encoding, and how the rest of
+that secret begins the next piece."""
+_ANY_PLACEHOLDER: Final = (
+    r"\[redacted:|5b72656461637465643a|W3JlZGFjdGVkO|tyZWRhY3RlZD|bcmVkYWN0ZWQ6"
+)
+_MAX_PLACEHOLDER_CHARS: Final = 160
+"""The most characters of a placeholder, in any encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +112,22 @@ class TextRedaction:
         """Whether any text had changes."""
         return any(self._changes.values())
 
-    def find_changes(self, text: str, member: str) -> list[TextChange]:
-        """The changes of a text, from left to right; `member` is the field that contains it."""
+    def find_changes(
+        self, text: str, member: str, piece_starts: Sequence[int] = ()
+    ) -> list[TextChange]:
+        """The changes of a text, from left to right; `member` is the field that contains it.
+
+        `piece_starts` are the offsets at which its pieces begin, which were redacted one by one.
+        """
         changes = self._changes.get((text, member))
         if changes is None:
             changes = self._changes[text, member] = self._find(text, member, 0)
-        return changes
+        rests = [
+            change
+            for change in _rests_of_secrets(text, piece_starts)
+            if not any(each.begin < change.end and change.begin < each.end for each in changes)
+        ]
+        return sorted((*changes, *rests), key=lambda each: each.begin) if rests else changes
 
     def _find(self, text: str, member: str, depth: int) -> list[TextChange]:
         if (rule := self._field_rule(text, member)) is not None:
@@ -106,15 +140,7 @@ class TextRedaction:
                     self._find(string.value, string.member, depth + 1)
                 )
             ]
-        changes = self._secrets(text)
-        if "[redacted:" not in text:
-            return changes
-        for expression in (_REST_OF_SECRET, _REST_OF_BLOCK):
-            for match in expression.finditer(text):
-                begin, end = match.span("rest")
-                if not any(change.begin < end and begin < change.end for change in changes):
-                    changes.append(TextChange(begin, end, ""))
-        return sorted(changes, key=lambda change: change.begin)
+        return self._secrets(text)
 
     def _secrets(self, text: str) -> list[TextChange]:
         data = text.encode("utf-8", "surrogatepass")
@@ -157,6 +183,23 @@ class TextRedaction:
             for text in self.rules.paths
             for match in json_paths.find_nodes(json_paths.compile_path(text), document, budget)
         }
+
+
+def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextChange]:
+    """Removes what begins a piece and is the rest of a secret that was found in the one before."""
+    if re.search(_ANY_PLACEHOLDER, text) is None:
+        return
+    position = 0
+    for start in piece_starts:
+        if start < max(1, position):
+            continue
+        before = text[max(0, start - _MAX_PLACEHOLDER_CHARS) : start]
+        for placeholder, rest in _RESTS:
+            if re.search(placeholder, before) is not None:
+                if (match := re.compile(rest).match(text, start)) is not None and match.group():
+                    position = match.end()
+                    yield TextChange(start, position, "")
+                break
 
 
 def redact_request(request: StoredRequest, rules: RedactionRules) -> StoredRequest:
@@ -258,7 +301,7 @@ class ResponseRedaction:
         `counted_texts` are those of its dialect.  Raises `SecretNotReplaced`.
         """
         redacted, count, has_secrets = self._edit(cassette, counted_texts)
-        if not has_secrets:
+        if redacted is cassette and not has_secrets:
             return cassette
         if self._edit(redacted, counted_texts)[2]:
             raise SecretNotReplaced(
