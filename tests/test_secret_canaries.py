@@ -218,6 +218,7 @@ def test_no_secret_is_stored_at_the_end_or_between_other_messages(text: str, sec
         for messages in (
             [first, second],
             [first, second.rstrip()],
+            [first, second.rstrip()[:-5]],
             [first, done, second, done],
             [first, comment, second],
             [event(f"Or {text[:cut]}", 1), first, second, event(text[cut:], 1)],

@@ -28,6 +28,7 @@ from llm_proxy.message_texts import (
     is_id_member,
     json_strings,
     parse_json_document,
+    parse_truncated_json,
 )
 from llm_proxy.turns import Json
 
@@ -142,12 +143,11 @@ def _changes_by_message(
     for number, editable in enumerate(texts):
         if editable is None:
             continue
-        try:
-            body = cast("Json", parse_json_document(editable.text))
-        except ValueError:
+        parsed = _parse_document(editable.text, is_last=number == len(texts) - 1)
+        if parsed is None:
             pieces_by_field[()].append(FieldPiece(number, _NOT_JSON, editable.text))
             continue
-        documents[number] = editable.text
+        documents[number], body = parsed
         kind = body.get("type") if isinstance(body, dict) else ""
         start = (kind if isinstance(kind, str) else "",)
         selected = select_values(body) if select_values is not None else {}
@@ -182,6 +182,20 @@ def _changes_by_message(
                 # Of a value that spans pieces, only the first one has a replacement.
                 count += sum(bool(change.replacement) for change in changes)
     return changes_by_message, count
+
+
+def _parse_document(text: str, *, is_last: bool) -> tuple[str, Json] | None:
+    """A message's JSON document, completed if the stream was cut within it, and its value."""
+    try:
+        return text, cast("Json", parse_json_document(text))
+    except ValueError:
+        if not is_last:
+            return None
+    try:
+        completed, value = parse_truncated_json(text)
+    except ValueError:
+        return None
+    return completed, cast("Json", value)
 
 
 def _keyed_texts(

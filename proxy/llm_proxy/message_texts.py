@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -23,6 +24,10 @@ from llm_proxy.framing import eventstream, message_edits
 from llm_proxy.framing.message_edits import ByteEdit
 
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+_CLOSING_BRACKETS: Final = MappingProxyType({"[": "]", "{": "}"})
+_CUT_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
+"""The beginning of an escape at the end of a string, behind an even number of backslashes."""
 _SPELLED_CHARACTER: Final = re.compile(
     r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
     re.DOTALL,
@@ -111,6 +116,34 @@ def parse_json_document(text: str) -> object:
         return json.loads(text)  # accepts lone surrogates
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def parse_truncated_json(text: str) -> tuple[str, object]:
+    """Complete and parse a JSON document that was cut; it begins as `text` does.
+
+    Raises `ValueError` if `text` is not the beginning of one, or was cut within a number or a name.
+    """
+    outside = _JSON_STRING.sub(" ", text)
+    outside, open_string, _ = outside.partition('"')
+    brackets: list[str] = []
+    for bracket in _BRACKET.findall(outside):
+        if bracket in _CLOSING_BRACKETS:
+            brackets.append(_CLOSING_BRACKETS[bracket])
+        elif not brackets or brackets.pop() != bracket:
+            raise ValueError("it is not the beginning of a JSON document")
+    closing = "".join(reversed(brackets))
+    if open_string:
+        cut_escape = _CUT_ESCAPE.search(text)
+        escape = cut_escape[1] if cut_escape is not None else ""
+        rest = "\\" if escape == "\\" else "0" * (6 - len(escape)) if escape else ""
+        ends: tuple[str, ...] = (f'{rest}"', f'{rest}":0')
+    else:
+        ends = ("", ":0", "0", '"":0')
+    for end in ends:
+        with suppress(ValueError):
+            completed = f"{text}{end}{closing}"
+            return completed, parse_json_document(completed)
+    raise ValueError("it is not the beginning of a JSON document")
 
 
 def escape_json_text(value: str) -> str:
