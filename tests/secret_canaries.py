@@ -152,7 +152,7 @@ def _decodings(data: bytes) -> Iterator[bytes]:
         yield bytes.fromhex(run.decode())
 
 
-def decoded_views(data: bytes, depth: int = 2) -> Iterator[bytes]:
+def decoded_views(data: bytes, depth: int) -> Iterator[bytes]:
     """`data`, and what is left of it without some layers of encodings."""
     yield data
     if depth:
@@ -160,14 +160,17 @@ def decoded_views(data: bytes, depth: int = 2) -> Iterator[bytes]:
             yield from decoded_views(decoded, depth - 1)
 
 
-def rest_of(secret: str, stored: Iterable[bytes]) -> str:
-    """The longest part of a secret in what is stored, if it is longer than `MAX_REST`."""
-    windows = {secret[at : at + MAX_REST + 1].encode(): at for at in range(len(secret) - MAX_REST)}
+def rest_of(secret: str, stored: Iterable[bytes], depth: int = 2) -> str:
+    """A part of a secret in what is stored that is longer than `MAX_REST`; empty if there is none.
+
+    `depth` is the number of layers of encodings that are removed.
+    """
+    windows = {secret[at : at + MAX_REST + 1].encode() for at in range(len(secret) - MAX_REST)}
     pattern = re.compile(b"|".join(map(re.escape, windows)))
     for data in stored:
-        for view in decoded_views(data):
+        for view in decoded_views(data, depth):
             if (found := pattern.search(view)) is not None:
-                return f"{found.group().decode()} in {view[:400]!r}"
+                return f"{found.group().decode()} in {view[max(0, found.start() - 200) :][:400]!r}"
     return ""
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -267,3 +270,81 @@ def test_no_secret_of_several_is_stored(text: str, secret: str) -> None:
     for several in (f"{text} {text}", f"{text},{text}", f"{text}\n{text}"):
         for messages in ([event(several)], [event(char) for char in several]):
             assert not rest_of(secret, views(stored_answer("sse", messages)))
+
+
+# --- what stays ---------------------------------------------------------------------------------
+
+_NOISE: Final = b64encode(Random(7).randbytes(240)).decode()
+NEEDED: Final = {
+    "signature": "EqQBCkYIARgCKkB" + _NOISE[:80],
+    "encrypted_content": "gAAAAABo" + _NOISE[80:160].replace("+", "-").replace("/", "_"),
+    "thoughtSignature": "CpcBAVSoXO5q" + _NOISE[160:240],
+    "data": "iVBORw0KGgoAAAANSUhEUgAA" + _NOISE[240:],
+    "id": "chatcmpl-CVrN2bqX8dJkT5mWp3LzYh7Fs9RcA",
+    "call_id": "call_9hGkT2xWqLm4RvNz8Yp1Bc7D",
+    "tool_use_id": "toolu_01A9hGkT2xWqLm4RvNz8Yp1B",
+    "response_id": "resp_68f1a2b3c4d5e6f7a8b9c0d1e2f3a4b5c6d7",
+    "message_id": "msg_01XFDUDYJgAACzvnptvVoYEL",
+    "item_id": "rs_68f1a2b3c4d5e6f7a8b9c0d1e2f3a4b5",
+    "file_id": "file-9hGkT2xWqLm4RvNz8Yp1Bc7D",
+    "container": "cntr_68f1a2b3c4d5e6f7a8b9c0d1e2f3",
+    "batch": "batch_68f1a2b3c4d5e6f7a8b9c0d1",
+    "system_fingerprint": "fp_44709d6fcb",
+    "prompt_cache_key": "0193fb2c-93a4-7c1e-8f3d-5b1d2c3e4f5a",
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "commit": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "etag": 'W/"68f1a2b3-c4d5"',
+    "token": " Hello",
+    "key": "value-1",
+}
+
+
+@each_row("manner", MANNERS, ids=[manner.name for manner in MANNERS])
+def test_what_a_conversation_needs_stays_as_it_was_sent(manner: Manner) -> None:
+    text = json.dumps(NEEDED)
+    parts: tuple[Part, ...] = (
+        Reasoning("so", NEEDED["signature"], NEEDED["encrypted_content"]),
+        Text(text),
+        ToolCall(NEEDED["tool_use_id"], "write", text),
+    )
+    bodies = [manner.request.body, json.dumps({"input": [NEEDED], "text": text}).encode()]
+    for body in bodies:
+        assert stored_request(manner.request.path, manner.request.query, body).body == body
+    for kept in (parts, parts[1:], parts[1:2]):
+        with suppress(NotRepresentable):
+            turn = Turn(kept, id=NEEDED["id"])
+            sent = manner.dialect.encode_response(manner.request, [turn], manner.context)
+            stored = stored_answer(sent.codec_name, sent.framed_messages, sent.head)
+            assert stored.response_body == b"".join(sent.framed_messages)
+            return
+
+
+def test_random_data_stays_in_every_encoding() -> None:
+    data = Random(3).randbytes(quick_or_thorough(200_000, 2_000_000))
+    for text in (b64encode(data), urlsafe_b64encode(data), data.hex().encode()):
+        body = b'{"data":"%b"}' % text
+        reads = [body[at : at + 16_000] for at in range(0, len(body), 16_000)]
+        assert stored_answer("whole", reads).response_body == body
+        assert stored_request("/v1/x", "", body).body == body
+
+
+# --- names --------------------------------------------------------------------------------------
+
+UNSHAPED: Final = "correct-horse-7"
+
+
+@each_row(
+    "body",
+    [
+        {"api_key": UNSHAPED},
+        {"model": "m", "extra": {"apiKey": UNSHAPED, "client_secret": UNSHAPED}},
+        {"mcp_servers": [{"url": "https://a.example", "authorization_token": UNSHAPED}]},
+        {"tools": [{"type": "mcp", "headers": {"Authorization": f"Basic {UNSHAPED}"}}]},
+        {"input": [{"arguments": json.dumps({"db": {"password": UNSHAPED}})}]},
+        {"input": [{"output": json.dumps({"a": json.dumps({"connection_string": UNSHAPED})})}]},
+    ],
+)
+def test_no_value_of_a_secret_field_is_stored_of_a_request(body: Any) -> None:
+    for data in (json.dumps(body), json.dumps(body, indent=2)):
+        stored = stored_request("/v1/x", "", data.encode())
+        assert not rest_of(UNSHAPED, [stored.body])
