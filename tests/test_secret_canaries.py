@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import json
-from base64 import b64encode, urlsafe_b64encode
+import re
+from base64 import b32encode, b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 from urllib.parse import quote
@@ -348,3 +352,98 @@ def test_no_value_of_a_secret_field_is_stored_of_a_request(body: Any) -> None:
     for data in (json.dumps(body), json.dumps(body, indent=2)):
         stored = stored_request("/v1/x", "", data.encode())
         assert not rest_of(UNSHAPED, [stored.body])
+
+
+# --- what is not found --------------------------------------------------------------------------
+
+KEY: Final = CARRIERS["Anthropic key"].secret
+KEY_ID: Final = CARRIERS["AWS key id"].secret
+NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
+    "a secret without a [shape](#shapes) that is no credential of its request and not in the "
+    "environment": (f"the password is {UNSHAPED}",),
+    "a credential of fewer than 8 bytes, and a secret of the environment of fewer than 12": (),
+    "a number, or an object, under the [name of a secret](#fields)": (),
+    "the value of a secret field in an answer, where it may be the model's words": (),
+    "an encoding that is not named above": (
+        b32encode(KEY.encode()).decode(),
+        b64encode(KEY.encode("utf-16-le")).decode(),
+        "".join(f"\\{ord(char):03o}" for char in KEY),
+        KEY.replace("-", "&hyphen;"),
+    ),
+    "base64 or hexadecimal within base64 or hexadecimal, and more than two escapes within each "
+    "other": (
+        b64encode(b64encode(KEY.encode())).decode(),
+        KEY.encode().hex().encode().hex(),
+        KEY.replace("s", "%252573").replace("-", "%25252D"),
+    ),
+    "what is compressed or encrypted, and a picture or sound of a secret": (
+        b64encode(gzip.compress(KEY.encode())).decode(),
+    ),
+    "a response with a content coding that this installation cannot decode": (),
+    "a secret that is spelled otherwise": (
+        KEY[::-1], codecs.encode(KEY, "rot13"), " ".join(KEY), f"sk-ant-**api03**-{KEY[13:]}",
+        "\u200b".join(KEY),
+    ),
+    "the rest of a secret behind a line break, except in a private key": (),
+    "a key directly behind a letter or digit, and one of a fixed length directly in front of one": (
+        f"key{KEY_ID}", KEY_ID * 2,
+    ),
+    "a secret in several texts": (),
+    "the pieces of a secret in the spool, while its stream runs token by token; they are replaced "
+    "when the recording ends, and by `recover` after a crash": (),
+}  # fmt: skip
+"""The table of the documentation: by its first column, texts in which nothing is found."""
+
+
+def test_all_that_is_not_found_is_documented() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    table = page.partition("### What is not found\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)
+    assert rows == ["what", *NOT_FOUND]
+
+
+@each_row("text", [text for texts in NOT_FOUND.values() for text in texts])
+def test_what_is_documented_as_not_found_is_stored(text: str) -> None:
+    request, answer = prompt_body(text), sse([{"a": text}])
+    assert stored_request("/v1/x", "", request).body == request
+    assert stored_answer("sse", [answer]).response_body == answer
+
+
+def test_a_short_secret_is_not_known() -> None:
+    headers = (("x-api-key", "hunter2"),)
+    assert not request_credential_spellings(Request("POST", "/", "", headers, b""))
+    assert not environment_secret_spellings({"DB_PASSWORD": "q7r4Tz81-Kp"})
+
+
+@each_row("body", [{"password": 12345678}, {"credentials": {"login": UNSHAPED}}])
+def test_the_name_of_a_secret_does_not_count_for_other_values(body: Any) -> None:
+    data = json.dumps(body).encode()
+    assert stored_request("/v1/x", "", data).body == data
+
+
+def test_the_name_of_a_secret_does_not_count_in_an_answer() -> None:
+    answer = json.dumps({"password": UNSHAPED}).encode()
+    assert stored_answer("whole", [answer]).response_body == answer
+
+
+def test_nothing_is_found_in_an_answer_that_is_compressed() -> None:
+    answer = gzip.compress(event(KEY))
+    assert stored_answer("whole", [answer]).response_body == answer
+
+
+def test_the_rest_of_a_secret_behind_a_line_break_is_stored() -> None:
+    for text in (encodebytes(KEY.encode()).decode(), f"{KEY[:40]}\n{KEY[40:]}"):
+        stored = stored_request("/v1/x", "", prompt_body(text)).body
+        assert stored != prompt_body(text)
+        assert rest_of(KEY, [stored])
+
+
+def test_a_secret_in_several_texts_is_stored() -> None:
+    answer = sse([{"reasoning": KEY[:20]}, {"content": KEY[20:]}])
+    assert stored_answer("sse", [answer]).response_body == answer
+
+
+def test_the_spool_has_the_pieces_of_a_secret_which_are_replaced_when_it_is_filed() -> None:
+    events = [event(KEY[at : at + 3]) for at in range(0, len(KEY), 3)]
+    assert rest_of(KEY, views(spooled_answer("sse", events)))
+    assert not rest_of(KEY, views(stored_answer("sse", events)))
