@@ -391,6 +391,8 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
     "a secret in several texts": (),
     "the pieces of a secret in the spool, while its stream runs token by token; they are replaced "
     "when the recording ends, and by `recover` after a crash": (),
+    "such pieces of a client's credential without a shape, after a crash: `recover` does not know "
+    "the credential": (),
 }  # fmt: skip
 """The table of the documentation: by its first column, texts in which nothing is found."""
 
@@ -447,3 +449,10 @@ def test_the_spool_has_the_pieces_of_a_secret_which_are_replaced_when_it_is_file
     events = [event(KEY[at : at + 3]) for at in range(0, len(KEY), 3)]
     assert rest_of(KEY, views(spooled_answer("sse", events)))
     assert not rest_of(KEY, views(stored_answer("sse", events)))
+
+
+def test_a_recovered_recording_has_the_pieces_of_a_client_credential_without_a_shape() -> None:
+    events = [event(CLIENT_SECRET[at : at + 3]) for at in range(0, len(CLIENT_SECRET), 3)]
+    recovered = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder())
+    assert rest_of(CLIENT_SECRET, views(recovered.redact(spooled_answer("sse", events), ())))
+    assert not rest_of(CLIENT_SECRET, views(stored_answer("sse", events)))
