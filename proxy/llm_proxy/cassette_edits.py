@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, cast
@@ -34,6 +34,7 @@ from llm_proxy.turns import Json
 
 _STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that identify which of several interleaved fields a message continues."""
+_STREAM_ID_ENDINGS: Final = ("index", "Index", "item_id")
 _LINE_END: Final = re.compile("[\r\n]")
 _NOT_JSON: Final = -1
 """The text index of a message that is no JSON."""
@@ -200,31 +201,42 @@ def _parse_document(text: str, *, is_last: bool) -> tuple[str, Json] | None:
 
 def _keyed_texts(
     value: object, key: FieldKey, counted_texts: Collection[tuple[str, str]]
-) -> Iterator[tuple[FieldKey, str]]:
+) -> list[tuple[FieldKey, str]]:
     """Every text of a message in order, with the key of the field that it is a piece of."""
-    match value:
-        case str():
-            yield (
-                tuple(
-                    step
-                    for step in key
-                    if not isinstance(step, tuple) or (step[0], key[-1]) not in counted_texts
-                ),
-                value,
-            )
-        case dict():
-            stream_ids = [
-                (name, item)
-                for name, item in value.items()
-                if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
-            ]
-            for name, item in value.items():
-                yield from _keyed_texts(item, (*key, *stream_ids, name), counted_texts)
-        case list():
-            for number, item in enumerate(value):
-                yield from _keyed_texts(item, (*key, number), counted_texts)
-        case _:
-            pass
+    texts: list[tuple[FieldKey, str]] = []
+    _add_keyed_texts(value, key, texts)
+    if not counted_texts:
+        return texts
+    return [
+        (
+            tuple(
+                step
+                for step in key
+                if not isinstance(step, tuple) or (step[0], key[-1]) not in counted_texts
+            ),
+            text,
+        )
+        for key, text in texts
+    ]
+
+
+def _add_keyed_texts(value: object, key: FieldKey, texts: list[tuple[FieldKey, str]]) -> None:
+    if isinstance(value, str):
+        texts.append((key, value))
+    elif isinstance(value, dict):
+        stream_ids = tuple(
+            (name, item)
+            for name, item in value.items()
+            if name.endswith(_STREAM_ID_ENDINGS)
+            and isinstance(item, int | str)
+            and _STREAM_ID_MEMBER.fullmatch(name)
+        )
+        for name, item in value.items():
+            if isinstance(item, str | dict | list):
+                _add_keyed_texts(item, (*key, *stream_ids, name), texts)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _add_keyed_texts(item, (*key, number), texts)
 
 
 def _piece_changes(
@@ -236,10 +248,10 @@ def _piece_changes(
     in every message, such as an id, is not joined.
     """
     member = next((text for text in reversed(key) if isinstance(text, str)), "")
-    if len(pieces) == 1 or is_id_member(member) or len({piece.text for piece in pieces}) == 1:
-        return [
-            (piece, change) for piece in pieces for change in find_changes(piece.text, member, (0,))
-        ]
+    distinct_texts = {piece.text for piece in pieces}
+    if len(distinct_texts) == 1 or is_id_member(member):
+        by_text = {text: find_changes(text, member, (0,)) for text in distinct_texts}
+        return [(piece, change) for piece in pieces for change in by_text[piece.text]]
     starts = [0, *accumulate(len(piece.text) for piece in pieces)]
     changes: list[tuple[FieldPiece, TextChange]] = []
     for change in find_changes("".join(piece.text for piece in pieces), member, starts):

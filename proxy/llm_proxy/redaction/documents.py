@@ -187,7 +187,7 @@ class TextRedaction:
 
 def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextChange]:
     """Removes what begins a piece and is the rest of a secret that was found in the one before."""
-    if re.search(_ANY_PLACEHOLDER, text) is None:
+    if len(piece_starts) < 2 or re.search(_ANY_PLACEHOLDER, text) is None:
         return
     position = 0
     for start in piece_starts:

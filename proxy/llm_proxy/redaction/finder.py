@@ -52,6 +52,7 @@ _TOKEN_CHARS: Final = rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]"
 _TOKEN_RUN: Final = re.compile(_TOKEN_CHARS + b"*")
 _LAST_WORDS: Final = re.compile(rb"%b*(?:[ >'`]{1,5}%b+){0,3}" % (_TOKEN_CHARS, _TOKEN_CHARS))
 """Tokens with what may stand between a keyword and its secret: `Bearer `."""
+_MESSAGE_ENDS: Final = (b"\n", b"}", b'"', b"\r")
 _BLOCK_BEGIN: Final = b"-----BEGIN "
 _BLOCK_END: Final = re.compile(rb'-----END [^-"]{0,60}-----|"')
 _ESCAPE_EXAMPLES: Final = (
@@ -109,6 +110,7 @@ class SecretFinder:
         self._patterns = patterns
         self._known = known_secrets
         self._known_index = _known_index(frozenset(known_secrets))
+        self._known_bytes = b"".join(known_secrets)
         self._expressions = expressions
 
     def with_known(self, secrets: Mapping[bytes, KnownSecret]) -> SecretFinder:
@@ -134,7 +136,7 @@ class SecretFinder:
         first = size = len(data)
         if self._expressions:  # they match what they like, but on one line
             first = max(data.rfind(b"\n") + 1, size - _MAX_TOKEN_BYTES)
-        for secret in self._known:
+        for secret in self._known if data[-1:] in self._known_bytes else ():
             start = data.find(secret[:1], max(0, size - len(secret) + 1))
             while start != -1 and start < first:
                 if secret.startswith(data[start:]):
@@ -143,9 +145,9 @@ class SecretFinder:
         block = data.rfind(_BLOCK_BEGIN, max(0, size - _MAX_TOKEN_BYTES)) if self._patterns else -1
         if block >= 0 and _BLOCK_END.search(data, block) is None:
             first = min(first, block)
-        begin = _run_start(_LAST_WORDS, data, size, _MAX_TOKEN_BYTES)
-        if begin == size:  # as nearly always: messages end with a line end
+        if data.endswith(_MESSAGE_ENDS):  # as nearly always
             return first
+        begin = _run_start(_LAST_WORDS, data, size, _MAX_TOKEN_BYTES)
         if self._patterns is not None:
             token_begin = _run_start(_TOKEN_RUN, data, size, _TOKEN_BYTES_BEFORE_KEYWORD)
             first = min(first, token_begin, self._patterns.keywords.open_offset(data, begin))
