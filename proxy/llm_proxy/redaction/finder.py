@@ -69,7 +69,8 @@ _ESCAPE_STARTS: Final = frozenset(b"\\%&")
 _ESCAPE_WINDOW_BYTES: Final = 4096
 """How far behind an escaped character the secret may end that it belongs to."""
 _FIRST_NON_ASCII: Final = 128
-_GRAPHIC_BYTES: Final = tuple(bytes((code,)) for code in range(32, 127))
+_NEXT_BYTES: Final = tuple(bytes((code,)) for code in range(0x20, 0x80, 0x10))
+"""Bytes with all upper halves that a character of ASCII has."""
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
@@ -320,7 +321,7 @@ def _base64_literals(data: bytes) -> Iterator[bytes]:
         followers: tuple[bytes, ...] = (b"",)
         if last_char - first_char < _MIN_ENCODED_CHARS:  # with a part of the next byte
             last_char += 1
-            followers = _GRAPHIC_BYTES
+            followers = _NEXT_BYTES
         literals = {
             b64encode(bytes(begin) + data + follower)[first_char:last_char]
             for follower in followers
