@@ -13,6 +13,7 @@ from llm_proxy import framing
 from llm_proxy.framing import CODECS, sse
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
 from llm_proxy.framing.message_edits import truncate_json
+from llm_proxy.message_texts import parse_json_document, parse_truncated_json
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
@@ -109,3 +110,41 @@ def test_a_truncated_value_is_one_message_and_no_json(codec: str, value: object)
     assert json_content(codec, truncated).decode().strip()
     with pytest.raises(json.JSONDecodeError):
         json.loads(json_content(codec, truncated))
+
+
+@given(JSON)
+def test_a_truncated_document_is_completed_and_keeps_its_strings(document: object) -> None:
+    text = json.dumps({"a": [document]})
+    for size in range(1, len(text)):
+        begun = text[:size]
+        try:
+            completed, value = parse_truncated_json(begun)
+        except ValueError:
+            assert begun[-1] in "-.eE+truefalsNnI"  # within a number or a name
+        else:
+            assert completed.startswith(begun)
+            assert value == parse_json_document(completed)
+
+
+@each_row("text", ["}", "[}", "no JSON", '{"a": tru'])
+def test_other_text_is_no_truncated_document(text: str) -> None:
+    with pytest.raises(ValueError, match="JSON document"):
+        parse_truncated_json(text)
+
+
+@each_row(
+    ("text", "completed"),
+    [
+        ('{"a": "b', '{"a": "b"}'),
+        ('{"a": "b\\', '{"a": "b\\\\"}'),
+        ('{"a": "b\\\\', '{"a": "b\\\\"}'),
+        ('{"a": "b\\u00', '{"a": "b\\u0000"}'),
+        ('{"a": ["b", ', '{"a": ["b", 0]}'),
+        ('{"a": "b", ', '{"a": "b", "":0}'),
+        ('{"a', '{"a":0}'),
+        ('{"a"', '{"a":0}'),
+        ('{"a":', '{"a":0}'),
+    ],
+)
+def test_what_is_open_is_closed(text: str, completed: str) -> None:
+    assert parse_truncated_json(text)[0] == completed
