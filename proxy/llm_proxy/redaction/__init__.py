@@ -4,9 +4,9 @@
 
 `headers` keeps heads by allow-list: a header that is not known to be harmless is not stored.
 `names` knows what fields of secrets are called, `credentials` collects those of a request,
-`patterns` is the table of shapes, `finder` finds both in every encoding, `stream` and `frames`
-replace them in reads as they arrive, `documents` in a request, and `assembled` in a finished
-cassette, where a secret may be spread over messages.
+`patterns` is the table of shapes, `finder` finds both in all `encodings`, `stream` and `frames`
+replace them in reads as they arrive, `documents` in a request and in a finished cassette, where a
+secret may be spread over messages.
 
 A key is computed from a request that was redacted by rules that need no environment, because CI
 has other credentials than the machine that recorded; the values of the client's and the operator's
@@ -25,7 +25,8 @@ from llm_proxy.redaction.documents import (
     redact_request,
     redact_text,
 )
-from llm_proxy.redaction.finder import KnownSecret, SecretFinder, SecretSpan
+from llm_proxy.redaction.encodings import SecretSpan
+from llm_proxy.redaction.finder import KnownSecret, SecretFinder
 from llm_proxy.redaction.headers import (
     REDACTED_RESPONSE_HEADERS,
     STORED_REQUEST_HEADERS,

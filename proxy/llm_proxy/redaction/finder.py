@@ -11,13 +11,22 @@ encoding, so that nearly all texts are searched once and nothing is decoded.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from llm_proxy.redaction.encodings import (
+    ENCODINGS,
+    ESCAPE_EXAMPLES,
+    ESCAPE_STARTS,
+    ESCAPES,
+    MAX_CHARS_BEFORE,
+    Encoding,
+    SecretSpan,
+    escape_windows,
+    unescape,
+)
 from llm_proxy.redaction.patterns import LONGEST_AFTER_KEYWORD, SECRET_PATTERNS, SecretPattern
 from llm_proxy.redaction.placeholders import rule_placeholder
 
@@ -27,26 +36,11 @@ _MAX_TOKEN_BYTES: Final = 16 * 1024
 """The longest run of characters that is searched as one token, and the most that is held back."""
 _MAX_LITERAL_BYTES: Final = 24
 """The most bytes of a known secret by which its encoded forms are found."""
-_MIN_ENCODED_CHARS: Final = 4
-"""The fewest characters of base64 by which a keyword is found."""
 _TOKEN_BYTES_BEFORE_KEYWORD: Final = max(64, *(each.lookback for each in SECRET_PATTERNS))
 """How many bytes of a token at the end of a text are held back, because the keyword of a secret may
 follow them: the most of any `lookback`."""
 _KEY_BYTES: Final = 3
 """The bytes by which the patterns of a keyword are looked up: the shortest keyword has as many."""
-_BEFORE_CHARS: Final = 128
-"""How far before a keyword the run of base64 or hexadecimal may begin that contains it."""
-
-_ESCAPES: Final = (
-    rb"\\+u00(?:[2-7][0-9A-Fa-f]|0[9AaDd])|\\+x[2-7][0-9A-Fa-f]|\\+/"  # JSON and languages
-    rb"|%(?:[2-7][0-9A-Fa-f]|0[9AaDd])"  # URLs
-    rb"|&#0{0,4}(?:[0-9]{2,3}|9);|&#[xX]0{0,4}(?:[2-7][0-9A-Fa-f]|[9AaDd]);"  # HTML
-)
-"""An escaped character of ASCII: a graphic one, a space, a tab or a line end."""
-_BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
-_HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]*")
-_FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
-_TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _TOKEN_CHARS: Final = rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]"
 """The characters of secrets, without those that end one everywhere."""
 _TOKEN_RUN: Final = re.compile(_TOKEN_CHARS + b"*")
@@ -55,22 +49,8 @@ _LAST_WORDS: Final = re.compile(rb"%b*(?:[ >'`]{1,5}%b+){0,3}" % (_TOKEN_CHARS, 
 _MESSAGE_ENDS: Final = (b"\n", b"}", b'"', b"\r")
 _BLOCK_BEGIN: Final = b"-----BEGIN "
 _BLOCK_END: Final = re.compile(rb'-----END [^-"]{0,60}-----|"')
-_ESCAPE_EXAMPLES: Final = (
-    *(rb"\u00%d0" % digit for digit in (0, *range(2, 8))),
-    *(rb"%s%d0" % (mark, digit) for mark in (rb"\x", b"%") for digit in (0, *range(2, 8))),
-    *(b"&#%d;" % code for code in (9, 10, 13, *range(32, 127))),
-    *(b"&#%s%x;" % (mark, code) for mark in (b"x", b"X") for code in (9, *range(32, 127))),
-    *(b"&#%s%s;" % (mark, digit) for mark in (b"x", b"X") for digit in (b"a", b"A", b"d", b"D")),
-)
-"""Escapes with all beginnings that one may have."""
 _EXPRESSION_MEMORY_BYTES: Final = 64 * 1024 * 1024
 """The most memory of RE2 for one expression; 2 MB are used."""
-_ESCAPE_STARTS: Final = frozenset(b"\\%&")
-_ESCAPE_WINDOW_BYTES: Final = 4096
-"""How far behind an escaped character the secret may end that it belongs to."""
-_FIRST_NON_ASCII: Final = 128
-_NEXT_BYTES: Final = tuple(bytes((code,)) for code in range(0x20, 0x80, 0x10))
-"""Bytes with all upper halves that a character of ASCII has."""
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
@@ -80,22 +60,6 @@ class KnownSecret:
 
     rule: str
     placeholder: str
-
-
-@dataclass(frozen=True, slots=True)
-class SecretSpan:
-    """A secret in a text, and what replaces it."""
-
-    begin: int
-    end: int
-    replacement: bytes
-    """The placeholder, in the encoding of the text around it."""
-    rule: str
-    """The name of the rule that found it."""
-    secret: bytes = field(repr=False)
-    """The decoded secret."""
-    count: int = 1
-    """The number of secrets that `replacement` replaces."""
 
 
 class SecretFinder:
@@ -205,7 +169,7 @@ class SecretFinder:
             elif (encoding := index.encodings.get(found)) is not None:
                 if begin >= decoded_until and depth < _MAX_DEPTH:
                     decoded_until = self._find_encoded(data, begin, encoding, depth, spans)
-            elif found[0] in _ESCAPE_STARTS:
+            elif found[0] in ESCAPE_STARTS:
                 escapes.append((begin, end))
                 position = end
 
@@ -213,19 +177,19 @@ class SecretFinder:
         self, data: bytes, depth: int, escapes: Iterable[tuple[int, int]]
     ) -> Iterator[SecretSpan]:
         """The secrets that are written with escapes: their placeholders are not escaped."""
-        for window in _escape_windows(sorted(set(escapes)), len(data)):
-            text, to_source = _unescape(data, *window)
+        for window in escape_windows(sorted(set(escapes)), len(data)):
+            text, to_source = unescape(data, *window)
             for span in self._find(text, depth + 1):
                 yield replace(span, begin=to_source(span.begin), end=to_source(span.end))
 
     def _find_encoded(
-        self, data: bytes, position: int, encoding: _Encoding, depth: int, spans: list[SecretSpan]
+        self, data: bytes, position: int, encoding: Encoding, depth: int, spans: list[SecretSpan]
     ) -> int:
         """Add the secrets in the base64 or hexadecimal around a position, in the same encoding.
 
         Returns the offset up to which it was decoded.
         """
-        first = _run_start(encoding.run, data, position, _BEFORE_CHARS)
+        first = _run_start(encoding.run, data, position, MAX_CHARS_BEFORE)
         run = encoding.run.match(data, position, position + _MAX_TOKEN_BYTES)
         last = run.end() if run is not None else position
         for alignment in range(encoding.group_chars):
@@ -255,149 +219,6 @@ def _without_overlaps(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
     return joined
 
 
-def _escape_windows(
-    escapes: Sequence[tuple[int, int]], size: int
-) -> Iterator[tuple[int, int, Sequence[tuple[int, int]]]]:
-    """The parts of a text around its escapes: begin, end, and the escapes."""
-    first = 0
-    for number, (_, end) in enumerate(escapes, 1):
-        if number == len(escapes) or escapes[number][0] - end > _ESCAPE_WINDOW_BYTES:
-            begin = max(0, escapes[first][0] - _BEFORE_CHARS)
-            yield begin, min(size, end + _ESCAPE_WINDOW_BYTES), escapes[first:number]
-            first = number
-
-
-def _unescape(
-    data: bytes, begin: int, end: int, escapes: Iterable[tuple[int, int]]
-) -> tuple[bytes, Callable[[int], int]]:
-    """`data[begin:end]` with these escapes decoded, and a function from its offsets to `data`'s."""
-    pieces: list[bytes] = []
-    text_offsets, source_offsets = [0], [begin]
-    size = 0
-    for first, last in escapes:
-        literal = data[source_offsets[-1] : first]
-        character = _decode_escape(data[first:last])
-        pieces += (literal, character)
-        size += len(literal) + len(character)
-        text_offsets.append(size)
-        source_offsets.append(last)
-    pieces.append(data[source_offsets[-1] : end])
-
-    def to_source(offset: int) -> int:
-        index = bisect_right(text_offsets, offset) - 1
-        return source_offsets[index] + offset - text_offsets[index]
-
-    return b"".join(pieces), to_source
-
-
-def _decode_escape(escape: bytes) -> bytes:
-    if escape.endswith(b"/"):
-        return b"/"
-    if not escape.endswith(b";"):
-        return bytes.fromhex(escape[-2:].decode())
-    digits = escape[2:-1].lower()
-    code = int(digits[1:], 16) if digits.startswith(b"x") else int(digits)
-    return bytes((code,)) if code < _FIRST_NON_ASCII else b" "
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """An encoding of bytes in letters and digits: base64 or hexadecimal."""
-
-    run: re.Pattern[bytes]
-    """Its characters."""
-    group_chars: int
-    """The characters that are decoded together."""
-    literals: Callable[[bytes], Iterator[bytes]]
-    """The encoded forms of some bytes, wherever they begin in the encoded data."""
-    decode: Callable[[bytes], bytes]
-    encode_spans: Callable[[bytes, int, int, bytes, Iterable[SecretSpan]], Iterator[SecretSpan]]
-    """The spans in the encoded `data[begin:last]`, from what is decoded of it and its spans."""
-
-
-def _base64_literals(data: bytes) -> Iterator[bytes]:
-    for begin, first_char in enumerate((0, 2, 3)):
-        last_char = (begin + len(data)) * 8 // 6
-        followers: tuple[bytes, ...] = (b"",)
-        if last_char - first_char < _MIN_ENCODED_CHARS:  # with a part of the next byte
-            last_char += 1
-            followers = _NEXT_BYTES
-        literals = {
-            b64encode(bytes(begin) + data + follower)[first_char:last_char]
-            for follower in followers
-        }
-        if last_char - first_char >= _MIN_ENCODED_CHARS:
-            yield from literals
-            yield from (literal.translate(_TO_URL_SAFE) for literal in literals)
-
-
-def _decode_base64(encoded: bytes) -> bytes:
-    size = len(encoded) // 4 * 4 + (0 if len(encoded) % 4 == 1 else len(encoded) % 4)
-    padded = encoded[:size].translate(_FROM_URL_SAFE) + b"A" * (-size % 4)
-    return b64decode(padded)[: size * 6 // 8]
-
-
-def _encode_base64_spans(
-    data: bytes, begin: int, last: int, decoded: bytes, spans: Iterable[SecretSpan]
-) -> Iterator[SecretSpan]:
-    """Whole groups of characters, so that what is around them stays valid base64.
-
-    The secrets of one group become one span.
-    """
-    is_url_safe = any(char in data[begin:last] for char in b"-_")
-    joined: list[list[SecretSpan]] = []
-    for span in spans:
-        if joined and span.begin // 3 < -(-joined[-1][-1].end // 3):
-            joined[-1].append(span)
-        else:
-            joined.append([span])
-    for group in joined:
-        first_group, end_group = group[0].begin // 3, -(-group[-1].end // 3)
-        text, position = b"", first_group * 3
-        for span in group:
-            text += decoded[position : span.begin] + span.replacement
-            position = span.end
-        rest = decoded[position : end_group * 3]
-        encoded = b64encode(text + b" " * (-len(text + rest) % 3) + rest)
-        end = begin + end_group * 4
-        if end > last:  # the last group, which may be padded
-            end = last + len(data[last : last + 2]) - len(data[last : last + 2].lstrip(b"="))
-        yield replace(
-            group[0],
-            begin=begin + first_group * 4,
-            end=end,
-            replacement=encoded.translate(_TO_URL_SAFE) if is_url_safe else encoded,
-            count=len(group),
-        )
-
-
-def _hex_literals(data: bytes) -> Iterator[bytes]:
-    yield from (data.hex().encode(), data.hex().upper().encode())
-
-
-def _decode_hex(encoded: bytes) -> bytes:
-    return bytes.fromhex(encoded[: len(encoded) // 2 * 2].decode())
-
-
-def _encode_hex_spans(
-    data: bytes, begin: int, last: int, decoded: bytes, spans: Iterable[SecretSpan]
-) -> Iterator[SecretSpan]:
-    del data, last, decoded
-    for span in spans:
-        yield replace(
-            span,
-            begin=begin + span.begin * 2,
-            end=begin + span.end * 2,
-            replacement=span.replacement.hex().encode(),
-        )
-
-
-_ENCODINGS: Final = (
-    _Encoding(_BASE64_RUN, 4, _base64_literals, _decode_base64, _encode_base64_spans),
-    _Encoding(_HEX_RUN, 2, _hex_literals, _decode_hex, _encode_hex_spans),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _LiteralIndex:
     """Finds literals in all encodings, in one pass over a text."""
@@ -410,7 +231,7 @@ class _LiteralIndex:
     """Finds any literal in any encoding, or an escaped character."""
     literals: frozenset[bytes]
     """The literals as they are."""
-    encodings: Mapping[bytes, _Encoding]
+    encodings: Mapping[bytes, Encoding]
     """The encoding of each encoded literal."""
     prefixes: frozenset[bytes]
     """The beginnings of encoded literals and of escapes, and of plain ones if they are short."""
@@ -448,17 +269,17 @@ def _literal_index(
     encodings = {
         encoded: encoding
         for literal in plain
-        for encoding in _ENCODINGS
+        for encoding in ENCODINGS
         for encoded in encoding.literals(literal[:_MAX_LITERAL_BYTES])
         if encoded not in plain
     }
-    with_prefixes = (*encodings, *_ESCAPE_EXAMPLES, *(plain if are_keywords else ()))
+    with_prefixes = (*encodings, *ESCAPE_EXAMPLES, *(plain if are_keywords else ()))
     prefixes = frozenset(each[:size] for each in with_prefixes for size in range(1, len(each)))
-    any_literal = _compile_any(map(re.escape, (*plain, *encodings)), _ESCAPES)
+    any_literal = _compile_any(map(re.escape, (*plain, *encodings)), ESCAPES)
     unfrequent = any_literal
     if continuations:
         rest = {*plain, *encodings} - continuations.keys()
-        unfrequent = _compile_any(map(re.escape, rest), _ESCAPES)
+        unfrequent = _compile_any(map(re.escape, rest), ESCAPES)
     return _LiteralIndex(
         unfrequent,
         _compile_any(re.escape(each) + rest for each, rest in continuations.items()),

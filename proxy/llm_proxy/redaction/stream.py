@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from llm_proxy.exchange import Read
-from llm_proxy.redaction.finder import SecretFinder, SecretSpan
+from llm_proxy.redaction.encodings import SecretSpan
+from llm_proxy.redaction.finder import SecretFinder
 
 
 @dataclass(frozen=True, slots=True)
