@@ -36,7 +36,7 @@ def bedrock_payload(text: bytes, end: bytes = b'","p":"ab"}') -> bytes:
 
 def unpadded(text: bytes) -> bytes:
     """Decoded base64 without the spaces behind a placeholder, which fill a group of characters."""
-    return re.sub(rb"(\[redacted\]) {0,2}", rb"\1", text)
+    return re.sub(rb"(\[redacted\]) *", rb"\1", text)
 
 
 def unpacked_frame(frame: Frame | None) -> Frame | None:

@@ -19,7 +19,7 @@ MAX_CHARS_BEFORE: Final = 128
 """How far before a keyword the run of base64 or hexadecimal may begin that contains it."""
 
 ESCAPES: Final = (
-    rb"\\+u00(?:[2-7][0-9A-Fa-f]|0[9AaDd])|\\+x[2-7][0-9A-Fa-f]|\\+/"  # JSON and languages
+    rb"\\{1,8}(?:u00(?:[2-7][0-9A-Fa-f]|0[9AaDd])|x[2-7][0-9A-Fa-f]|/)"  # JSON and languages
     rb"|%(?:[2-7][0-9A-Fa-f]|0[9AaDd])"  # URLs
     rb"|&#0{0,4}(?:[0-9]{2,3}|9);|&#[xX]0{0,4}(?:[2-7][0-9A-Fa-f]|[9AaDd]);"  # HTML
 )

@@ -98,6 +98,11 @@ class SecretFinder:
 
     def open_offset(self, data: bytes) -> int:
         """The offset from which `data` may be the beginning of a secret; its length if none."""
+        first = self._open_offset(data)
+        # An escape within JSON strings may begin with several backslashes.
+        return first if first == len(data) else len(data[:first].rstrip(b"\\"))
+
+    def _open_offset(self, data: bytes) -> int:
         first = size = len(data)
         if self._expressions:  # they match what they like, but on one line
             first = max(data.rfind(b"\n") + 1, size - _MAX_TOKEN_BYTES)
@@ -169,9 +174,8 @@ class SecretFinder:
             elif (encoding := index.encodings.get(found)) is not None:
                 if begin >= decoded_until and depth < _MAX_DEPTH:
                     decoded_until = self._find_encoded(data, begin, encoding, depth, spans)
-            elif found[0] in ESCAPE_STARTS:
+            elif found[0] in ESCAPE_STARTS and (not escapes or escapes[-1][1] <= begin):
                 escapes.append((begin, end))
-                position = end
 
     def _find_escaped(
         self, data: bytes, depth: int, escapes: Iterable[tuple[int, int]]
@@ -253,9 +257,7 @@ class _LiteralIndex:
             position = match.start() + 1
         size = len(data)
         first = max(begin, size - self.longest_bytes)
-        found = next((at for at in range(first, size) if data[at:] in self.prefixes), size)
-        # An escape within JSON strings may begin with several backslashes.
-        return len(data[:found].rstrip(b"\\"))
+        return next((at for at in range(first, size) if data[at:] in self.prefixes), size)
 
 
 def _literal_index(
