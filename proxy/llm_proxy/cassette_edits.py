@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, cast
@@ -42,10 +42,12 @@ _NOT_JSON: Final = -1
 FieldKey = tuple[str | int | tuple[str, int | str], ...]
 """Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
 
+JsonPath = tuple[str | int, ...]
+"""The names and indexes that lead to a value."""
 FindChanges = Callable[[str, str, Sequence[int]], list[TextChange]]
 """The changes of a text, from left to right.  Its second argument is the name of the member that
 contains the text, empty if there is none; the third has the offsets at which its pieces begin."""
-SelectValues = Callable[[Json], Mapping[tuple[str | int, ...], str]]
+SelectValues = Callable[[Json], Mapping[JsonPath, str]]
 """The values of a document that are replaced as a whole: the replacement by the path of each."""
 
 
@@ -135,12 +137,78 @@ def _changes_by_message(
 ) -> tuple[dict[int, list[TextChange]], int]:
     """The changes of each message's text, by the message's index; and the number of values."""
     changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
-    pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
     piece_changes: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    documents: dict[int, str] = {}
     count = 0
+    for field_change in find_field_changes(texts, find_changes, counted_texts, select_values):
+        for piece, change in field_change.piece_changes():
+            piece_changes[piece.message_index][piece].append(change)
+    for number, changes_by_piece in piece_changes.items():
+        pieces = list(changes_by_piece)
+        if pieces[0].text_index == _NOT_JSON:
+            for change in changes_by_piece[pieces[0]]:
+                # A line end may belong to the framing.
+                removed = pieces[0].text[change.begin : change.end]
+                if not _LINE_END.search(removed + change.replacement):
+                    changes_by_message[number].append(change)
+                    count += bool(change.replacement)
+            continue
+        text = texts[number]
+        is_last = number == len(texts) - 1
+        parsed = None if text is None else _parse_document(text.text, is_last=is_last)
+        document = "" if parsed is None else parsed[0]
+        strings = [string for string in json_strings(document) if not string.is_member_name]
+        # A parser keeps only the last of two members with the same name: then the strings are not
+        # those that were parsed, and the message stays as it is.
+        if all(strings[piece.text_index].value == piece.text for piece in pieces):
+            for piece, changes in changes_by_piece.items():
+                changes_by_message[number] += strings[piece.text_index].to_source_changes(changes)
+                # Of a value that spans pieces, only the first one has a replacement.
+                count += sum(bool(change.replacement) for change in changes)
+    return changes_by_message, count
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A change of a streamed field, which may span messages."""
+
+    path: JsonPath
+    """Its path in each of the messages."""
+    pieces: Sequence[FieldPiece]
+    """The pieces of the text that was searched."""
+    starts: Sequence[int]
+    """The start of each piece in the joined text, and the length of it."""
+    change: TextChange
+    """The change of the joined text."""
+
+    def piece_changes(self) -> Iterator[tuple[FieldPiece, TextChange]]:
+        """The changes of the pieces: the new value goes to the first of them."""
+        change, starts, replacement = self.change, self.starts, self.change.replacement
+        number = bisect_right(starts, change.begin) - 1
+        while number < len(self.pieces) and starts[number] < change.end:
+            start, size = starts[number], len(self.pieces[number].text)
+            begin, end = max(0, change.begin - start), min(size, change.end - start)
+            if begin < end:
+                yield (
+                    self.pieces[number],
+                    replace(change, begin=begin, end=end, replacement=replacement),
+                )
+                replacement = ""
+            number += 1
+
+
+def find_field_changes(
+    texts: Sequence[EditableText | None],
+    find_changes: FindChanges,
+    counted_texts: Collection[tuple[str, str]] = (),
+    select_values: SelectValues | None = None,
+) -> Iterator[FieldChange]:
+    """The changes of all texts of messages, field by field.
+
+    A field with the same value in every message, such as an id, is not joined.
+    """
+    pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
     for number, editable in enumerate(texts):
         if editable is None:
             continue
@@ -148,7 +216,7 @@ def _changes_by_message(
         if parsed is None:
             pieces_by_field[()].append(FieldPiece(number, _NOT_JSON, editable.text))
             continue
-        documents[number], body = parsed
+        body = parsed[1]
         kind = body.get("type") if isinstance(body, dict) else ""
         start = (kind if isinstance(kind, str) else "",)
         selected = select_values(body) if select_values is not None else {}
@@ -157,32 +225,22 @@ def _changes_by_message(
             placeholder = _selected_placeholder(key, selected) if selected else None
             if placeholder is not None:
                 if text != placeholder:
-                    piece_changes[number][piece].append(TextChange(0, len(text), placeholder))
+                    change = TextChange(0, len(text), placeholder)
+                    yield FieldChange(_path_of_key(key), (piece,), (0, len(text)), change)
             else:
                 pieces_by_field[key].append(piece)
     for key, pieces in pieces_by_field.items():
-        for piece, change in _piece_changes(key, pieces, find_changes):
-            piece_changes[piece.message_index][piece].append(change)
-    for number, changes_by_piece in piece_changes.items():
-        if number not in documents:
-            [(piece, changes)] = changes_by_piece.items()
-            for change in changes:
-                # A line end may belong to the framing.
-                if not _LINE_END.search(piece.text[change.begin : change.end] + change.replacement):
-                    changes_by_message[number].append(change)
-                    count += bool(change.replacement)
+        member = next((text for text in reversed(key) if isinstance(text, str)), "")
+        distinct_texts = {piece.text for piece in pieces}
+        if len(distinct_texts) == 1 or is_id_member(member):
+            by_text = {text: find_changes(text, member, (0,)) for text in distinct_texts}
+            for piece in pieces:
+                for change in by_text[piece.text]:
+                    yield FieldChange(_path_of_key(key), (piece,), (0, len(piece.text)), change)
             continue
-        strings = [
-            string for string in json_strings(documents[number]) if not string.is_member_name
-        ]
-        # A parser keeps only the last of two members with the same name: then the strings are not
-        # those that were parsed, and the message stays as it is.
-        if all(strings[piece.text_index].value == piece.text for piece in changes_by_piece):
-            for piece, changes in changes_by_piece.items():
-                changes_by_message[number] += strings[piece.text_index].to_source_changes(changes)
-                # Of a value that spans pieces, only the first one has a replacement.
-                count += sum(bool(change.replacement) for change in changes)
-    return changes_by_message, count
+        starts = [0, *accumulate(len(piece.text) for piece in pieces)]
+        for change in find_changes("".join(piece.text for piece in pieces), member, starts):
+            yield FieldChange(_path_of_key(key), pieces, starts, change)
 
 
 def _parse_document(text: str, *, is_last: bool) -> tuple[str, Json] | None:
@@ -239,37 +297,12 @@ def _add_keyed_texts(value: object, key: FieldKey, texts: list[tuple[FieldKey, s
             _add_keyed_texts(item, (*key, number), texts)
 
 
-def _piece_changes(
-    key: FieldKey, pieces: Sequence[FieldPiece], find_changes: FindChanges
-) -> list[tuple[FieldPiece, TextChange]]:
-    """The changes of a field's pieces, including those of values that span pieces.
-
-    The new value goes to the piece in which the recorded one begins.  A field with the same value
-    in every message, such as an id, is not joined.
-    """
-    member = next((text for text in reversed(key) if isinstance(text, str)), "")
-    distinct_texts = {piece.text for piece in pieces}
-    if len(distinct_texts) == 1 or is_id_member(member):
-        by_text = {text: find_changes(text, member, (0,)) for text in distinct_texts}
-        return [(piece, change) for piece in pieces for change in by_text[piece.text]]
-    starts = [0, *accumulate(len(piece.text) for piece in pieces)]
-    changes: list[tuple[FieldPiece, TextChange]] = []
-    for change in find_changes("".join(piece.text for piece in pieces), member, starts):
-        number, replacement = bisect_right(starts, change.begin) - 1, change.replacement
-        while number < len(pieces) and starts[number] < change.end:
-            start, size = starts[number], len(pieces[number].text)
-            begin, end = max(0, change.begin - start), min(size, change.end - start)
-            if begin < end:
-                changes.append((pieces[number], TextChange(begin, end, replacement)))
-                replacement = ""
-            number += 1
-    return changes
+def _path_of_key(key: FieldKey) -> JsonPath:
+    return tuple(step for step in key[1:] if not isinstance(step, tuple))
 
 
-def _selected_placeholder(
-    key: FieldKey, selected: Mapping[tuple[str | int, ...], str]
-) -> str | None:
+def _selected_placeholder(key: FieldKey, selected: Mapping[JsonPath, str]) -> str | None:
     """The replacement of the text with this key: its own, or that of a value that contains it."""
-    path = tuple(step for step in key[1:] if not isinstance(step, tuple))
+    path = _path_of_key(key)
     placeholders = (selected.get(path[:size]) for size in range(len(path), -1, -1))
     return next((each for each in placeholders if each is not None), None)

@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
@@ -47,6 +47,8 @@ class TextChange:
     begin: int
     end: int
     replacement: str
+    rule: str = ""
+    """The redaction rule that asks for it; empty if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,11 @@ class JsonString:
         if changes and "\\" in self.source_text:
             starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source_text)))]
         return [
-            TextChange(
-                self.begin + starts[change.begin],
-                self.begin + starts[change.end],
-                escape_json_text(change.replacement),
+            replace(
+                change,
+                begin=self.begin + starts[change.begin],
+                end=self.begin + starts[change.end],
+                replacement=escape_json_text(change.replacement),
             )
             for change in changes
         ]

@@ -131,7 +131,7 @@ class TextRedaction:
 
     def _find(self, text: str, member: str, depth: int) -> list[TextChange]:
         if (rule := self._field_rule(text, member)) is not None:
-            return [TextChange(0, len(text), rule_placeholder(rule))]
+            return [TextChange(0, len(text), rule_placeholder(rule), rule)]
         if depth < _MAX_JSON_DEPTH and is_json_container(text):
             return [
                 change
@@ -151,10 +151,13 @@ class TextRedaction:
                     len(data[: span.begin].decode("utf-8", "surrogatepass")),
                     len(data[: span.end].decode("utf-8", "surrogatepass")),
                     span.replacement.decode(),
+                    span.rule,
                 )
                 for span in spans
             ]
-        return [TextChange(span.begin, span.end, span.replacement.decode()) for span in spans]
+        return [
+            TextChange(span.begin, span.end, span.replacement.decode(), span.rule) for span in spans
+        ]
 
     def _field_rule(self, text: str, member: str) -> str | None:
         """The rule by which the whole value of a field is replaced."""
