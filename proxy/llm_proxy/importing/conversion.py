@@ -5,7 +5,7 @@ The result is what recording the exchange would have stored; line 1 names its so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,6 @@ from llm_proxy.cassette.model import (
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Headers, Read, ResponseHead, header_value, response_head
-from llm_proxy.framing import eventstream
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
     ALREADY_DECODED,
@@ -37,7 +36,7 @@ from llm_proxy.pacing import Pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
 from llm_proxy.providers import provider_of_host, strip_base_path
-from llm_proxy.redaction.frames import FrameRedactor
+from llm_proxy.redaction.frames import redact_reads
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 Decompress = Callable[[str, bytes], bytes | None]
@@ -199,7 +198,7 @@ def convert_to_cassette(
         Read(min(max(head_at_ms, at_ms), MAX_OFFSET_MS), data) for at_ms, data in times_and_data
     ]
     end_at_ms = max([end_at_ms, *(read.at_ms for read in unredacted_reads[-1:])])
-    reads = tuple(_redact_reads(unredacted_reads, codec, redactor))
+    reads = tuple(redact_reads(unredacted_reads, codec, redactor))
     if settings.pace is not None and not exchange.reads:
         body = b"".join(read.received_bytes for read in reads)
         messages = tuple(framing.split_messages(codec, body))
@@ -286,20 +285,3 @@ def _paced_reads(
             case _:
                 continue
     return head_at_ms, tuple(reads), at_ms
-
-
-def _redact_reads(
-    reads: Iterable[Read], codec: str, redactor: redaction.Redactor
-) -> Iterator[Read]:
-    body_redactor = FrameRedactor(redactor) if codec == eventstream.CODEC_NAME else redactor
-    at_ms, data = 0.0, b""
-    for piece in [
-        *(redacted_piece for read in reads for redacted_piece in body_redactor.feed(read)),
-        *body_redactor.flush(),
-    ]:
-        if data and not piece.is_continuation:
-            yield Read(at_ms, data)
-            data = b""
-        at_ms, data = piece.at_ms, data + piece.received_bytes
-    if data:
-        yield Read(at_ms, data)

@@ -173,6 +173,22 @@ class FrameRedactor:
         return [*redacted_pieces, *self._redactor.flush()] if is_frame_complete else redacted_pieces
 
 
+def redact_reads(reads: Iterable[Read], codec: str, redactor: Redactor) -> Iterator[Read]:
+    """The reads of a finished body without secrets; one that becomes empty is left out."""
+    body_redactor = FrameRedactor(redactor) if codec == eventstream.CODEC_NAME else redactor
+    at_ms, data = 0.0, b""
+    for piece in [
+        *(redacted_piece for read in reads for redacted_piece in body_redactor.feed(read)),
+        *body_redactor.flush(),
+    ]:
+        if data and not piece.is_continuation:
+            yield Read(at_ms, data)
+            data = b""
+        at_ms, data = piece.at_ms, data + piece.received_bytes
+    if data:
+        yield Read(at_ms, data)
+
+
 def count_frame_placeholders(reads: Iterable[Read]) -> int:
     """The number of placeholders in the frames of these reads, including those in base64."""
     splitter, count = EventStreamSplitter(MAX_FRAME_BYTES), 0

@@ -1,4 +1,4 @@
-"""Renames cassettes after the matching rules changed.
+"""Renames cassettes after the matching rules or the requests in them changed.
 
 A new file with the new key in line 1 is written and synced under the new name, and then the old
 one is deleted: a crash at any moment leaves the old file or both, never none.  The next run
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,13 +70,33 @@ class RekeyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _MisnamedFile:
-    """A take whose name does not contain its new key."""
+class RekeyedFile:
+    """A file that gets a new first line."""
 
-    take: TakeFile
+    path: Path
     request: StoredRequest
     old_meta: CassetteMeta
     new_meta: CassetteMeta
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTakes:
+    """Takes that get one new key, of which some had another one before."""
+
+    files: tuple[RekeyedFile, ...]
+    """Those that are renamed."""
+    existing_paths: tuple[Path, ...]
+    """Those that have the key already."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All of them, sorted."""
+        paths = (*self.existing_paths, *(file.path for file in self.files))
+        return tuple(sorted(paths, key=natural_sort_key))
+
+
+MakeContent = Callable[[Path, CassetteMeta], bytes]
+"""The new content of the file at a path, with that first line.  Raises `CassetteError`."""
 
 
 def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> RekeyPlan:
@@ -85,11 +105,9 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
     The library must be refreshed.
     """
     file_count = 0
-    changes: list[KeyChange] = []
-    collisions: list[KeyCollision] = []
+    files: list[RekeyedFile] = []
     unkeyable_paths: list[Path] = []
     read_errors: list[CassetteError] = []
-    groups: dict[tuple[str, str], list[_MisnamedFile]] = {}
     for path in paths:
         file_count += 1
         try:
@@ -108,23 +126,9 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
             key_rules_version=KEY_RULES_VERSION,
             match_rules=rules.rule_texts,
         )
-        take = parse_take_path(library.root, path)
-        if take is None or take.key_prefix == new_meta.key[:16]:  # a stray, or the right name
-            changes.append(KeyChange(path, path, new_meta))
-        else:
-            group = groups.setdefault((take.session, new_meta.key), [])
-            group.append(_MisnamedFile(take, request, meta, new_meta))
-    for (session, key), group in groups.items():
-        existing = library.take_paths(session, key)
-        to_move: list[_MisnamedFile] = []
-        for file in group:
-            copies = (path for path in existing.values() if _is_copy(library, file, path))
-            if (copy := next(copies, None)) is None:
-                to_move.append(file)
-            else:  # a crash left both
-                changes.append(KeyChange(file.take.path, copy, file.new_meta, target_exists=True))
-        changes += _assign_numbers(to_move, existing)
-        collisions += _find_collisions(library, to_move, list(existing.values()), rules)
+        files.append(RekeyedFile(path, request, meta, new_meta))
+    changes, joined = plan_changes(library, files, with_first_line)
+    collisions = [each for takes in joined for each in _find_collisions(library, takes, rules)]
     return RekeyPlan(
         file_count,
         tuple(changes),
@@ -134,14 +138,59 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
     )
 
 
-def _is_copy(library: Library, file: _MisnamedFile, new_path: Path) -> bool:
-    """Whether the file at `new_path` is this one with its new first line."""
+def plan_changes(
+    library: Library, files: Iterable[RekeyedFile], make_content: MakeContent
+) -> tuple[list[KeyChange], list[JoinedTakes]]:
+    """The changes that give files their new first lines and names, and the takes that they join.
+
+    The library must be refreshed.
+    """
+    changes: list[KeyChange] = []
+    joined: list[JoinedTakes] = []
+    groups: dict[tuple[str, str], list[_MisnamedFile]] = {}
+    for file in files:
+        take = parse_take_path(library.root, file.path)
+        if take is None or take.key_prefix == file.new_meta.key[:16]:  # a stray, or the right name
+            changes.append(KeyChange(file.path, file.path, file.new_meta))
+        else:
+            group = groups.setdefault((take.session, file.new_meta.key), [])
+            group.append(_MisnamedFile(take, file))
+    for (session, key), group in groups.items():
+        existing = library.take_paths(session, key)
+        to_move: list[_MisnamedFile] = []
+        for misnamed in group:
+            file = misnamed.file
+            copies = (path for path in existing.values() if _is_copy(file, path, make_content))
+            if (copy := next(copies, None)) is None:
+                to_move.append(misnamed)
+            else:  # a crash left both
+                changes.append(KeyChange(file.path, copy, file.new_meta, target_exists=True))
+        changes += _assign_numbers(to_move, existing)
+        if existing or len({misnamed.file.old_meta.key for misnamed in to_move}) > 1:
+            moved = tuple(misnamed.file for misnamed in to_move)
+            joined += [JoinedTakes(moved, tuple(existing.values()))] if moved else []
+    return changes, joined
+
+
+@dataclass(frozen=True, slots=True)
+class _MisnamedFile:
+    """A take whose name does not contain its new key."""
+
+    take: TakeFile
+    file: RekeyedFile
+
+
+def _is_copy(file: RekeyedFile, new_path: Path, make_content: MakeContent) -> bool:
+    """Whether the file at `new_path` is this one with its new content."""
     try:
-        return library.read_meta(new_path) == file.new_meta and _content_after_first_line(
-            file.take.path
-        ) == _content_after_first_line(new_path)
+        return new_path.read_bytes() == make_content(file.path, file.new_meta)
     except (CassetteError, OSError):
         return False
+
+
+def with_first_line(path: Path, meta: CassetteMeta) -> bytes:
+    """The content of a file with another first line."""
+    return encode_line(meta) + _content_after_first_line(path)
 
 
 def _content_after_first_line(path: Path) -> bytes:
@@ -156,63 +205,60 @@ def _assign_numbers(
     They keep their numbers if they had one key before and no number is taken.
     """
     earliest_recorded: dict[str, str] = {}
-    for file in group:
-        key, recorded_at = file.old_meta.key, file.old_meta.recorded_at
+    for misnamed in group:
+        key, recorded_at = misnamed.file.old_meta.key, misnamed.file.old_meta.recorded_at
         earliest_recorded[key] = min(recorded_at, earliest_recorded.get(key, recorded_at))
     # Takes of one old key stay in the order of their numbers, even if a crash interrupts.
     ordered = sorted(
         group,
-        key=lambda file: (
-            earliest_recorded[file.old_meta.key],
-            file.old_meta.key,
-            natural_sort_key(file.take.path),
+        key=lambda misnamed: (
+            earliest_recorded[misnamed.file.old_meta.key],
+            misnamed.file.old_meta.key,
+            natural_sort_key(misnamed.take.path),
         ),
     )
     keeps_numbers = (
         not existing_takes
         and len(earliest_recorded) == 1
-        and len({file.take.number for file in group}) == len(group)
+        and len({misnamed.take.number for misnamed in group}) == len(group)
     )
-    for number, file in enumerate(ordered, max(existing_takes, default=0) + 1):
-        new_number = file.take.number if keeps_numbers else number
-        path = file.take.path
-        target = path.with_name(f"{file.new_meta.key[:16]}-{new_number}.jsonl")
-        yield KeyChange(path, target, file.new_meta)
+    for number, misnamed in enumerate(ordered, max(existing_takes, default=0) + 1):
+        new_number = misnamed.take.number if keeps_numbers else number
+        path, new_meta = misnamed.file.path, misnamed.file.new_meta
+        target = path.with_name(f"{new_meta.key[:16]}-{new_number}.jsonl")
+        yield KeyChange(path, target, new_meta)
 
 
 def _find_collisions(
-    library: Library, group: Sequence[_MisnamedFile], existing_paths: Sequence[Path], rules: RuleSet
+    library: Library, joined: JoinedTakes, rules: RuleSet
 ) -> Iterator[KeyCollision]:
-    if not existing_paths and len({file.old_meta.key for file in group}) < 2:
-        return
-    requests = [(file.old_meta.provider, file.request) for file in group]
-    for path in existing_paths:
+    requests = [(file.old_meta.provider, file.request) for file in joined.files]
+    for path in joined.existing_paths:
         with suppress(CassetteError):
             meta, request = library.read_opening(path)
             requests.append((meta.provider, request))
     if causing_rules := colliding_rules(requests, rules):
-        paths = (*existing_paths, *(file.take.path for file in group))
-        yield KeyCollision(
-            tuple(sorted(paths, key=natural_sort_key)), tuple(map(str, causing_rules))
-        )
+        yield KeyCollision(joined.paths, tuple(map(str, causing_rules)))
 
 
-def apply_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
+def apply_changes(
+    changes: Sequence[KeyChange], make_content: MakeContent = with_first_line
+) -> Iterator[KeyChange]:
     """Apply the changes, and yield each once it is done.
 
     Raises `CassetteError` for a file that has changed since, and `OSError` if writing fails.
     """
     for change in changes:
         if not change.target_exists:
-            _write_rekeyed_file(change)
+            _write_rekeyed_file(change, make_content)
         if change.target != change.path:
             change.path.unlink()
             sync_folder(change.path.parent)
         yield change
 
 
-def _write_rekeyed_file(key_change: KeyChange) -> None:
-    content = encode_line(key_change.meta) + _content_after_first_line(key_change.path)
+def _write_rekeyed_file(key_change: KeyChange, make_content: MakeContent) -> None:
+    content = make_content(key_change.path, key_change.meta)
     parse_cassette(str(key_change.path), content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
