@@ -49,6 +49,8 @@ READING_COMMANDS: Final = [
     ["export", "openai", "--format", "curl"],
     ["explain", "openai", "--normalise", "uuids"],
     ["verify"],
+    ["scan"],
+    ["scrub"],
     ["recover", "--spool", "spool"],
     ["scenario", "ls"],
     ["scenario", "lint"],

@@ -48,6 +48,8 @@ logic       bytes and values in, bytes and values out
     `cassette`       the file format, its spool, and its migrations
     `cassette_views` a cassette's dialect, response, turns and outcome
     `reissue`        rebuilds a stored request so that it can be sent again
+    `scanning`       finds secrets in stored files
+    `scrubbing`      redacts a stored cassette anew
     `cassette_consistency`  checks a cassette's name, key and folder against its content
     `take_numbers`   which take answers a request, and which number a new take gets
     `chance`         seeded random numbers

@@ -203,10 +203,12 @@ def find_field_changes(
     find_changes: FindChanges,
     counted_texts: Collection[tuple[str, str]] = (),
     select_values: SelectValues | None = None,
+    is_unchanged: Callable[[bytes], bool] = lambda _: False,
 ) -> Iterator[FieldChange]:
     """The changes of all texts of messages, field by field.
 
-    A field with the same value in every message, such as an id, is not joined.
+    A field with the same value in every message, such as an id, is not joined.  `is_unchanged` is
+    called once with all texts, one on each line; if it returns true, none is searched by itself.
     """
     pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
     for number, editable in enumerate(texts):
@@ -229,18 +231,32 @@ def find_field_changes(
                     yield FieldChange(_path_of_key(key), (piece,), (0, len(text)), change)
             else:
                 pieces_by_field[key].append(piece)
+    singles: list[tuple[FieldKey, FieldPiece]] = []
+    joined: list[tuple[FieldKey, list[FieldPiece], str]] = []
+    searched_texts: dict[str, None] = {}
     for key, pieces in pieces_by_field.items():
-        member = next((text for text in reversed(key) if isinstance(text, str)), "")
-        distinct_texts = {piece.text for piece in pieces}
+        member = _member_of_key(key)
+        distinct_texts = dict.fromkeys(piece.text for piece in pieces)
         if len(distinct_texts) == 1 or is_id_member(member):
-            by_text = {text: find_changes(text, member, (0,)) for text in distinct_texts}
-            for piece in pieces:
-                for change in by_text[piece.text]:
-                    yield FieldChange(_path_of_key(key), (piece,), (0, len(piece.text)), change)
-            continue
+            singles += [(key, piece) for piece in pieces]
+            searched_texts |= distinct_texts
+        else:
+            text = "".join([piece.text for piece in pieces])
+            joined.append((key, pieces, text))
+            searched_texts[text] = None
+    if is_unchanged("\n".join(searched_texts).encode("utf-8", "surrogatepass")):
+        return
+    for key, piece in singles:
+        for change in find_changes(piece.text, _member_of_key(key), (0,)):
+            yield FieldChange(_path_of_key(key), (piece,), (0, len(piece.text)), change)
+    for key, pieces, text in joined:
         starts = [0, *accumulate(len(piece.text) for piece in pieces)]
-        for change in find_changes("".join(piece.text for piece in pieces), member, starts):
+        for change in find_changes(text, _member_of_key(key), starts):
             yield FieldChange(_path_of_key(key), pieces, starts, change)
+
+
+def _member_of_key(key: FieldKey) -> str:
+    return next((step for step in reversed(key) if isinstance(step, str)), "")
 
 
 def _parse_document(text: str, *, is_last: bool) -> tuple[str, Json] | None:

@@ -187,20 +187,22 @@ def editable_text(codec: str, message: bytes) -> EditableText | None:
 
 def _unencoded_text(raw_lines: Sequence[tuple[int, bytes]]) -> EditableText:
     """A text on one line or several, each with its byte offset in the message."""
-    offsets = [offset for offset, _ in raw_lines]
     lines = [_decode_utf8(line) for _, line in raw_lines]
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
 
-    def byte_edit(change: TextChange) -> ByteEdit:
-        # A change never spans lines, because no JSON string does.
-        index = bisect_right(starts, change.begin) - 1
-        begin, end = (
-            offsets[index] + len(_encode_utf8(lines[index][: position - starts[index]]))
-            for position in (change.begin, change.end)
-        )
-        return ByteEdit(begin, end, _encode_utf8(change.replacement))
+    def byte_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
+        starts = [0, *accumulate(len(line) + 1 for line in lines)]
+        edits: list[ByteEdit] = []
+        for change in changes:
+            # A change never spans lines, because no JSON string does.
+            index = bisect_right(starts, change.begin) - 1
+            begin, end = (
+                raw_lines[index][0] + len(_encode_utf8(lines[index][: position - starts[index]]))
+                for position in (change.begin, change.end)
+            )
+            edits.append(ByteEdit(begin, end, _encode_utf8(change.replacement)))
+        return edits
 
-    return EditableText("\n".join(lines), lambda changes: list(map(byte_edit, changes)))
+    return EditableText("\n".join(lines), byte_edits)
 
 
 def _frame_text(frame: bytes) -> EditableText | None:

@@ -35,6 +35,8 @@ _COMMANDS: Final = {
     "rerecord": CommandEntry(
         "rerecord", "Ask recorded requests again, and replace their cassettes."
     ),
+    "scan": CommandEntry("scan", "Find secrets in cassettes and other files."),
+    "scrub": CommandEntry("scrub", "Replace secrets in cassettes that are there already."),
     "verify": CommandEntry("verify", "Check that every cassette is whole and consistent."),
     "rekey": CommandEntry("rekey", "Name cassettes by the rules that you match by now."),
     "recover": CommandEntry("recover", "Make cassettes of recordings that a crash broke off."),

@@ -26,6 +26,7 @@ from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.library import (
     count_keyed_by_other_rules,
     name_in_library,
+    older_rules_message,
     other_rules_message,
     read_cassettes,
 )
@@ -42,6 +43,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.providers import BASE_URL_VARIABLES
+from llm_proxy.redaction import REDACTION_RULES_VERSION
 from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
@@ -365,10 +367,13 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         return
     partial_names: list[str] = []
     errors: list[CassetteError] = []
+    older_count = 0
     for path, cassette in read_cassettes(library, paths):
         if isinstance(cassette, CassetteError):
             errors.append(cassette)
-        elif not cassette_outcome(cassette).is_complete:
+            continue
+        older_count += cassette.meta.redaction_rules_version < REDACTION_RULES_VERSION
+        if not cassette_outcome(cassette).is_complete:
             partial_names.append(name_in_library(library, path))
     if len(paths) > len(errors):
         count = count_with_noun(len(paths) - len(errors), "cassette")
@@ -379,6 +384,8 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
             names += f", and {more} more"
         text = f"{len(partial_names)} partial, which only replay --allow-partial plays: {names}"
         yield CheckResult("library", WARNING, text)
+    if older_count:
+        yield CheckResult("library", WARNING, older_rules_message(older_count))
     if other_rules_count := count_keyed_by_other_rules(paths, rules):
         yield CheckResult("library", WARNING, other_rules_message(other_rules_count))
     for cassette_error in errors[:_MAX_SHOWN_FILES]:

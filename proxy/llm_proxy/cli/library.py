@@ -25,6 +25,7 @@ from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.keys import is_keyed_by
+from llm_proxy.redaction import REDACTION_RULES_VERSION
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,6 +96,15 @@ def other_rules_message(count: int) -> str:
     )
 
 
+def older_rules_message(count: int) -> str:
+    """The message about cassettes that older rules redacted."""
+    verb = "was" if count == 1 else "were"
+    return (
+        f"{count_with_noun(count, 'cassette')} {verb} redacted by older rules: "
+        "llm-proxy scrub --write applies those of this version"
+    )
+
+
 def name_in_library(library: Library, path: Path) -> str:
     """The path of a file relative to the library; its path as it is if it is elsewhere."""
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
@@ -118,12 +128,18 @@ class CassetteRow:
     age: timedelta | None
     """Time since it was recorded; None where line 1 has no time."""
 
+    @property
+    def has_older_redaction(self) -> bool:
+        """Whether it was redacted by rules older than those of this version."""
+        return self.meta.redaction_rules_version < REDACTION_RULES_VERSION
+
     def to_document(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
         return {
             "file": self.path,
             "name": path_as_unicode_text(self.relative_path),
             **meta_document(self.meta),
+            "older_redaction": self.has_older_redaction,
             "status": self.http_status,
             "outcome": outcome_document(self.outcome),
             "ending": self.response_end.ending.value,

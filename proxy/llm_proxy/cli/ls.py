@@ -43,6 +43,7 @@ _COLUMNS: Final = (
     TableColumn("session", drop_priority=2),
     TableColumn("status", is_right_aligned=True),
     TableColumn("outcome"),
+    TableColumn("redaction", drop_priority=2),
     TableColumn("messages", is_right_aligned=True, drop_priority=6),
     TableColumn("size", is_right_aligned=True, drop_priority=1),
     TableColumn("duration", is_right_aligned=True),
@@ -51,6 +52,8 @@ _COLUMNS: Final = (
 )
 _SESSION_COLUMN_INDEX: Final = 3
 """Index of the column that is left out where all sessions are the default one."""
+_REDACTION_COLUMN_INDEX: Final = 6
+"""Index of the column that is left out where the rules of this version redacted all cassettes."""
 _SORT_KEYS: Final[Mapping[str, Callable[[CassetteRow], Any]]] = MappingProxyType(
     {
         "name": lambda row: _name_sort_key(row.relative_path),
@@ -114,9 +117,12 @@ def ls(
         print_json(document)
     else:
         if rows:
-            has_named_sessions = any(row.meta.session != DEFAULT_SESSION for row in rows)
-            left_out = None if has_named_sessions else _SESSION_COLUMN_INDEX
-            kept_indexes = [i for i in range(len(_COLUMNS)) if i != left_out]
+            left_out: set[int] = set()
+            if all(row.meta.session == DEFAULT_SESSION for row in rows):
+                left_out.add(_SESSION_COLUMN_INDEX)
+            if not any(row.has_older_redaction for row in rows):
+                left_out.add(_REDACTION_COLUMN_INDEX)
+            kept_indexes = [i for i in range(len(_COLUMNS)) if i not in left_out]
             cells = map(_row_cells, rows)
             print_table(
                 [_COLUMNS[i] for i in kept_indexes],
@@ -138,6 +144,7 @@ def _row_cells(row: CassetteRow) -> tuple[str, ...]:
             str(row.http_status), "" if row.http_status < HTTPStatus.BAD_REQUEST else "doubtful"
         ),
         styled_outcome(row.outcome),
+        StyledText("older rules", "doubtful") if row.has_older_redaction else "",
         str(row.message_count),
         display.format_size(row.file_size_bytes),
         display.format_duration(row.response_end.at_ms),
@@ -160,6 +167,8 @@ def _summary_line(
         parts[0] += f" of {readable_count}"
     if partial_count:
         parts.append(f"{partial_count} partial")
+    if older_count := sum(row.has_older_redaction for row in rows):
+        parts.append(f"{older_count} redacted by older rules")
     if unreadable_count:
         parts.append(f"{unreadable_count} unreadable")
     return ", ".join([*parts, display.format_size(total_file_size_bytes(rows))])

@@ -20,7 +20,14 @@ from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library, locked_folder
 from llm_proxy.shell.library.library_takes import collision_message
-from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
+from llm_proxy.shell.library.rekeying import (
+    KeyChange,
+    MakeContent,
+    RekeyPlan,
+    apply_changes,
+    plan_rekey,
+    with_first_line,
+)
 from llm_proxy.shell.running.settings import state_folder
 
 
@@ -52,7 +59,7 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
     plan = plan_rekey(library, normalise, paths_with_progress(library.cassette_paths()))
     changes: Sequence[KeyChange] = plan.changes
     if not dry_run and plan.changes:
-        changes = _apply_key_changes(library, plan.changes)
+        changes = apply_key_changes(library, plan.changes)
     if as_json:
         print_json(_rekey_document(library, plan, changes, dry_run=dry_run))
     else:
@@ -74,7 +81,9 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
     raise click.exceptions.Exit(1 if plan.read_errors else 0)
 
 
-def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[KeyChange]:
+def apply_key_changes(
+    library: Library, changes: Sequence[KeyChange], make_content: MakeContent = with_first_line
+) -> list[KeyChange]:
     """Apply the changes; return those that were made.
 
     Raises `UsageError` where the library cannot be written, and `LlmProxyError` where the times of
@@ -89,7 +98,7 @@ def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[K
     last_played.copy_times_to_new_names(state, library.root, names)
     try:
         with locked_folder(library.root):
-            applied_changes = list(apply_changes(changes))
+            applied_changes = list(apply_changes(changes, make_content))
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "

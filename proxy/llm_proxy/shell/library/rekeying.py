@@ -31,7 +31,7 @@ from llm_proxy.shell.library.library import (
     parse_take_path,
     sync_folder,
 )
-from llm_proxy.shell.private_files import private_opener
+from llm_proxy.shell.private_files import make_private_folder, private_opener
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +250,14 @@ def apply_changes(
     """
     for change in changes:
         if not change.target_exists:
+            make_private_folder(change.target.parent)
             _write_rekeyed_file(change, make_content)
         if change.target != change.path:
             change.path.unlink()
             sync_folder(change.path.parent)
+            if change.target.parent != change.path.parent:
+                with suppress(OSError):  # it is not empty
+                    change.path.parent.rmdir()
         yield change
 
 
