@@ -11,7 +11,8 @@ from cassette_builders import META, REQUEST, encode_cassette
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
 from llm_proxy.cassette_consistency import consistency_problems
-from llm_proxy.matching import KEY_RULES_VERSION
+from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
+from llm_proxy.redaction import NO_REDACTION
 
 KEY = matching.request_key("openai", REQUEST)
 VALID_META = msgspec.structs.replace(META, key=KEY, key_rules_version=KEY_RULES_VERSION)
@@ -138,6 +139,15 @@ def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> Non
     )
     assert complaints(meta, request) == []
     assert len(complaints(msgspec.structs.replace(meta, key=KEY), request)) == 1
+
+
+def test_a_secret_that_older_rules_left_in_a_request_is_no_defect_of_its_key() -> None:
+    request = replace(REQUEST, body=b'{"api_key":"correct-horse-9x8y7z"}')
+    rules = RuleSet(redaction=NO_REDACTION)
+    meta = msgspec.structs.replace(
+        VALID_META, key=matching.request_key("openai", request, rules), redaction_rules_version=2
+    )
+    assert complaints(meta, request) == []
 
 
 def test_all_defects_are_reported() -> None:

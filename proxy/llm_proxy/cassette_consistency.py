@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy import dialects, matching, redaction
@@ -77,6 +78,8 @@ def _recomputed_key(cassette: Cassette) -> str | None:
         rules = parse_rules(meta.match_rules)
     except UsageError:  # of another version of this tool
         return None
+    if meta.redaction_rules_version < redaction.REDACTION_RULES_VERSION:  # stored as it was keyed
+        rules = replace(rules, redaction=redaction.NO_REDACTION)
     return matching.request_key(meta.provider, cassette.request, rules)
 
 
