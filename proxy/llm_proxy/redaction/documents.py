@@ -76,9 +76,9 @@ _REST_OF_BLOCK: Final = (
     rf"|{_END_OF_ESCAPE}{_BASE64_CHAR}*(?:(?:[\r\n]|\\+[rn])+{_BASE64_CHAR}{{16,}})*"
 )
 _RESTS: Final = (
-    (rf"\[redacted:private-key\]{_CUT_ESCAPE}\Z", _REST_OF_BLOCK),
+    (rf"\[redacted:(?P<rule>private-key)\]{_CUT_ESCAPE}\Z", _REST_OF_BLOCK),
     (
-        rf"\[redacted:[a-z0-9-]{{1,60}}\]{_CUT_ESCAPE}\Z",
+        rf"\[redacted:(?P<rule>[a-z0-9-]{{1,60}})\]{_CUT_ESCAPE}\Z",
         rf"{_END_OF_ESCAPE}(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9])|{_ESCAPE})*",
     ),
     (r"5b72656461637465643a(?:[0-9a-f]{2})*5d[0-9A-Fa-f]?\Z", "[0-9A-Fa-f]*"),
@@ -92,6 +92,8 @@ that secret begins the next piece."""
 _ANY_PLACEHOLDER: Final = (
     r"\[redacted:|5b72656461637465643a|W3JlZGFjdGVkO|tyZWRhY3RlZD|bcmVkYWN0ZWQ6"
 )
+_ENCODED_RULE: Final = "encoded-secret"
+"""The rule of a rest whose placeholder is encoded."""
 _MAX_PLACEHOLDER_CHARS: Final = 160
 """The most characters of a placeholder, in any encoding."""
 
@@ -207,10 +209,11 @@ def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextCh
             continue
         before = text[max(0, start - _MAX_PLACEHOLDER_CHARS) : start]
         for placeholder, rest in _RESTS:
-            if re.search(placeholder, before) is not None:
+            if (found := re.search(placeholder, before)) is not None:
                 if (match := re.compile(rest).match(text, start)) is not None and match.group():
                     position = match.end()
-                    yield TextChange(start, position, "")
+                    rule = found.groupdict().get("rule", _ENCODED_RULE)
+                    yield TextChange(start, position, "", rule)
                 break
 
 
