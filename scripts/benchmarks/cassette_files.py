@@ -8,6 +8,7 @@ from pathlib import Path
 from llm_proxy.cassette import CassetteEncoder, CassetteMeta, StoredRequest
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.matching import KEY_RULES_VERSION, request_key
+from llm_proxy.redaction import REDACTION_RULES_VERSION
 from llm_proxy.shell.library.library import Library
 
 
@@ -16,8 +17,9 @@ def write_cassette(library: Path, request_body: bytes, reads: Sequence[Read]) ->
     request = StoredRequest("POST", "/v1/chat/completions", "", (), request_body)
     key = request_key("openai", request)
     meta = CassetteMeta(
-        "bench", "now", "openai-chat", "openai", "bench", "default", key, KEY_RULES_VERSION, 1
-    )
+        "bench", "now", "openai-chat", "openai", "bench", "default", key, KEY_RULES_VERSION,
+        REDACTION_RULES_VERSION,
+    )  # fmt: skip
     path = Library(library).path_for_take(meta, request, 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_cassette(meta, request, reads))

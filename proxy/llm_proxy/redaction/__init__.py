@@ -21,6 +21,7 @@ from llm_proxy.redaction.credentials import (
 from llm_proxy.redaction.documents import (
     ResponseRedaction,
     keyed_secret_places,
+    may_be_redacted,
     redact_known,
     redact_request,
     redact_text,
@@ -89,6 +90,7 @@ __all__ = [
     "is_secret_field",
     "is_secret_parameter",
     "keyed_secret_places",
+    "may_be_redacted",
     "operator_secrets",
     "parse_redaction_rules",
     "redact_known",

@@ -217,6 +217,16 @@ def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextCh
                 break
 
 
+def may_be_redacted(line: bytes, rules: RedactionRules) -> bool:
+    """Whether a rule may replace something in a request; `line` is line 2 of its cassette."""
+    return bool(
+        rules.fields
+        or rules.paths
+        or (rules.has_field_names and _may_have_secret_field(line))
+        or rules.finder().find(line)
+    )
+
+
 def redact_request(request: StoredRequest, rules: RedactionRules) -> StoredRequest:
     """The request without what the rules replace; the same object if there is nothing."""
     redacted = redact_known(request, rules.finder())

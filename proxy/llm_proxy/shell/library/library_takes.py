@@ -35,7 +35,7 @@ from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.ports import SimilarTakes
-from llm_proxy.redaction import REDACTION_RULES_VERSION
+from llm_proxy.redaction import REDACTION_RULES_VERSION, may_be_redacted
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.library import (
     Library,
@@ -290,7 +290,7 @@ class LibraryIndex:
         self._paths_keyed_differently: set[str] = set()
         """The files that were keyed by other rules than this run's, strays included."""
         self._paths_redacted_differently: set[str] = set()
-        """The files with older redaction rules: what they replace now is part of a key."""
+        """The files with older redaction rules in whose requests those of today replace something."""
         self._index_steps = self._index_files()
         self._indexing_lock = threading.Lock()
         self._finish_event = threading.Event()
@@ -432,7 +432,9 @@ class LibraryIndex:
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
             self._paths_keyed_differently.add(path)
-        elif _is_redacted_by_older_rules(meta_line.get("redaction_rules")):
+        elif _is_redacted_by_older_rules(meta_line.get("redaction_rules")) and may_be_redacted(
+            second, self._rules.redaction
+        ):
             self._paths_redacted_differently.add(path)
         self._word_index.add_cassette(number, second)
 
