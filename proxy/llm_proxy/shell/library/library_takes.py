@@ -290,7 +290,7 @@ class LibraryIndex:
         self._paths_keyed_differently: set[str] = set()
         """The files that were keyed by other rules than this run's, strays included."""
         self._paths_redacted_differently: set[str] = set()
-        """The files with older redaction rules in whose requests those of today replace something."""
+        """The files with older rules in whose requests the rules of today replace something."""
         self._index_steps = self._index_files()
         self._indexing_lock = threading.Lock()
         self._finish_event = threading.Event()
