@@ -14,14 +14,17 @@ import pytest
 from case_tables import each_row
 from cassette_builders import make_cassette
 from in_process_proxy import load_cassettes, proxy
+from linear_time import assert_linear
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
+from llm_proxy.exchange import Read
 from llm_proxy.matching import NO_RULES, RuleSet, request_key
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.redaction import (
     DEFAULT_REDACTION,
     RedactionRules,
+    Redactor,
     ResponseRedaction,
     environment_secret_spellings,
     parse_redaction_rules,
@@ -313,3 +316,20 @@ async def test_a_recording_whose_secret_cannot_be_replaced_is_not_stored_and_cou
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert "not recorded: POST /v1/chat/completions: " in caplog.text
     assert "secret that cannot be replaced; it is not stored" in caplog.text
+
+
+# --- a hostile provider -----------------------------------------------------------------------------
+
+
+@each_row(
+    "text",
+    [b"c2st", b"\\\\/", b"%41", b"AKIA", b"sk-", b"-----BEGIN PRIVATE KEY-----", b"7Q~", b"736b2d"],
+)
+def test_what_may_become_a_secret_for_ever_takes_linear_time_in_small_reads(text: bytes) -> None:
+    def redact_small_reads(size: int) -> None:
+        redactor = Redactor(DEFAULT_REDACTION.finder())
+        for _ in range(size):
+            redactor.feed(Read(0.0, text))
+        redactor.flush()
+
+    assert_linear(redact_small_reads, 6000)

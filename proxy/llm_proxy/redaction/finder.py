@@ -325,10 +325,10 @@ class PatternIndex:
                 continue
             expression = _compile(pattern.regex)
             if pattern.lookback:
-                first, last = position - pattern.lookback, position + LONGEST_AFTER_KEYWORD
-                found = expression.finditer(data, max(0, first), last)
-                match = next((each for each in found if each.end() > position), None)
-                match = match if match is not None and match.start() <= position else None
+                starts = range(max(0, position - pattern.lookback), position + 1)
+                last = position + LONGEST_AFTER_KEYWORD
+                matches = (expression.match(data, start, last) for start in starts)
+                match = next((each for each in matches if each and each.end() > position), None)
             elif _continues_word(data, position):
                 continue
             else:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from llm_proxy.exchange import Read
 from llm_proxy.redaction.encodings import SecretSpan
 from llm_proxy.redaction.finder import SecretFinder
+
+
+_FEW_HELD_BYTES: Final = 512
+"""So many bytes that are held back are searched again with each read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,10 @@ class Redactor:
         """`finder` finds what is replaced."""
         self._finder = finder
         self._held_pieces: list[RedactedPiece] = []
+        self._held_bytes = 0
+        self._next_search_bytes = 0
+        """How many bytes are held back before they are searched again: twice as many as the last
+        time if they are many, so that small reads do not take quadratic time."""
         self._is_read_start_dropped = False
         """Whether the last returned part of a read was empty, so that its rest begins the read."""
         self.replaced_count = 0
@@ -71,6 +80,9 @@ class Redactor:
         if not self._finder:
             return [piece]
         self._held_pieces.append(piece)
+        self._held_bytes += len(piece.received_bytes)
+        if self._held_bytes < self._next_search_bytes:
+            return []
         data = b"".join(held.received_bytes for held in self._held_pieces)
         return self._release_until(data, self._finder.open_offset(data))
 
@@ -109,6 +121,9 @@ class Redactor:
                 kept.append(RedactedPiece(held.at_ms, rest, is_continuation))
             self._is_read_start_dropped = position <= until_offset and not is_continuation
         self._held_pieces = kept
+        self._held_bytes = len(data) - until_offset
+        is_much = self._held_bytes > _FEW_HELD_BYTES
+        self._next_search_bytes = 2 * self._held_bytes if is_much else 0
         return settled
 
 
