@@ -104,6 +104,38 @@ def test_a_shape_names_what_it_was_even_in_a_secret_field() -> None:
     }
 
 
+@each_row(
+    ("body", "expected"),
+    [
+        (b'{"password":"p1-hunter2","n":NaN}', b'{"password":"%b","n":NaN}'),
+        (b'{"password":"p1-hunter2","password":"p2"}', b'{"password":"%b","password":"%b"}'),
+        (b'\xef\xbb\xbf{"password":"hunter2"}', b'\xef\xbb\xbf{"password":"%b"}'),
+        (b'{"password":"hunter2","text":"\xff"}', b'{"password":"%b","text":"\xff"}'),
+        (b'{"a":1}\n{"password":"hunter2"}\n', b'{"a":1}\n{"password":"%b"}\n'),
+        (b'{"api\\u005fkey":"hunter2"}', b'{"api\\u005fkey":"%b"}'),
+        (b'{"api_keys": [ "a1", "b2" ], "c": "d"}', b'{"api_keys": [ "%b", "%b" ], "c": "d"}'),
+        (b'{"password":[["x"],"y"],"z":["w"]}', b'{"password":[["x"],"y"],"z":["w"]}'),
+    ],
+)
+def test_a_secret_field_is_found_in_what_no_parser_accepts(body: bytes, expected: bytes) -> None:
+    redacted = redact_request(
+        StoredRequest("POST", "/v1/x", "", JSON_TYPE, body), DEFAULT_REDACTION
+    )
+    placeholder = b"[redacted:secret-fields]"
+    assert redacted.body == expected.replace(b"%b", placeholder)
+
+
+def test_a_multipart_form_is_redacted_by_the_names_of_its_fields() -> None:
+    def form(secret: str) -> bytes:
+        part = '--b\r\nContent-Disposition: form-data; name="%s"\r\n%s\r\n%s\r\n'
+        fields = (("api_key", "", secret), ("model", "Content-Type: text/plain\r\n", "whisper-1"))
+        return ("".join(part % each for each in fields) + "--b--\r\n").encode()
+
+    headers = (("content-type", "multipart/form-data; boundary=b"),)
+    request = StoredRequest("POST", "/v1/audio/transcriptions", "", headers, form("hunter2"))
+    assert redact_request(request, DEFAULT_REDACTION).body == form("[redacted:secret-fields]")
+
+
 def test_a_form_is_redacted_by_the_names_of_its_fields() -> None:
     form = (("content-type", "application/x-www-form-urlencoded"),)
     request = StoredRequest("POST", "/token", "", form, b"grant_type=code&client_secret=hunter2")
@@ -190,6 +222,7 @@ def test_a_project_disables_a_rule(name: str) -> None:
         (["$.a["], [], "is no JSONPath (RFC 9535)"),
         (["two words"], [], "'two words' is no redaction rule: write email, phone or home-paths"),
         ([], ["twilio"], "twilio is no redaction rule: did you mean twilio-id?"),
+        ([], ["x"], "x is no redaction rule: docs/security.md lists them"),
         ([], [""], " is no redaction rule"),
     ],
 )
@@ -216,6 +249,28 @@ def test_a_key_does_not_depend_on_secrets_that_the_rules_replace() -> None:
     with_email = RuleSet(redaction=parse_redaction_rules(["email"]))
     assert key("to a@example.com") != key("to b@example.com")
     assert key("to a@example.com", with_email) == key("to b@example.com", with_email)
+
+
+COPIES: Final = {
+    "chat": {"logprobs": {"content": [{"token": KEY[:5], "bytes": [115], "top_logprobs": []}]}},
+    "completions": {"logprobs": {"tokens": [KEY[:5], KEY[5:]], "top_logprobs": [{KEY[:5]: -1}]}},
+    "gemini": {"logprobsResult": {"chosenCandidates": [{"token": KEY[:5]}]}},
+    "transcription": {"words": [{"word": KEY[:5], "start": 0.5}]},
+}
+
+
+@each_row("copies", COPIES.values(), ids=COPIES)
+def test_tokens_that_repeat_a_secret_are_not_stored(copies: dict[str, Any]) -> None:
+    def document(text: str, **copied: Any) -> bytes:
+        return json.dumps({"text": text, "choices": [copied]}, separators=(",", ":")).encode()
+
+    redaction = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder())
+    harmless = make_cassette(document("hello", **copies), codec="whole")
+    assert redaction.redact(harmless, ()) is harmless
+    redacted = redaction.redact(make_cassette(document(KEY, **copies), codec="whole"), ())
+    without = dict.fromkeys(copies)
+    assert redacted.response_body == document("[redacted:anthropic-key]", **without)
+    assert redaction.redact(redacted, ()) is redacted
 
 
 # --- the documentation ----------------------------------------------------------------------------

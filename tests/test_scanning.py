@@ -99,8 +99,6 @@ def test_a_cassette_without_secrets_is_clean() -> None:
          "response text $.choices[0].delta.content, messages 2 to 4"),
         (with_response(event("a", user=KEY), event("b", user=KEY), event("c", user=KEY)), 4,
          "anthropic-key", "response message 1, and 2 more $.user"),
-        (with_response(event("it is [redacted:anthropic-key]"), event("N2pQ4rS6tU8v and")), 5,
-         "anthropic-key", "response message 2 $.choices[0].delta.content"),
         (with_response(event("a"), f": {KEY}\n\n".encode()), 5, "anthropic-key",
          "response message 2"),
         (with_response(event(base64.b64encode(f"key {KEY}".encode()).decode())), 4,
@@ -164,10 +162,12 @@ def test_rules_of_a_project_apply() -> None:
 def test_the_rest_of_a_secret_that_was_cut_is_removed_alone() -> None:
     cassette = make_cassette(event("key [redacted:anthropic-key]") + event("N2pQ4rS6") + event("."))
 
-    redacted = ResponseRedaction(DEFAULT_REDACTION, SCAN.finder).redact(cassette, ())
+    stored = ResponseRedaction(DEFAULT_REDACTION, SCAN.finder, follows_stream=True)
+    scrubbed = ResponseRedaction(DEFAULT_REDACTION, SCAN.finder)
 
-    assert b"N2pQ4rS6" not in redacted.response_body
-    assert list(SCAN.scan_cassette(redacted)) == []
+    assert b"N2pQ4rS6" not in stored.redact(cassette, ()).response_body
+    assert scrubbed.redact(cassette, ()) is cassette
+    assert list(SCAN.scan_cassette(cassette)) == []
 
 
 def test_a_path_behind_a_project_is_no_rest_of_a_secret() -> None:

@@ -56,7 +56,9 @@ from thoroughness import quick_or_thorough
 KNOWN_SECRETS: Final = client_secrets(
     request_credential_spellings(Request("POST", "/", "", (("x-api-key", CLIENT_SECRET),), b""))
 ) | operator_secrets(environment_secret_spellings({"DB_PASSWORD": ENVIRONMENT_SECRET}))
-REDACTION: Final = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder(KNOWN_SECRETS))
+REDACTION: Final = ResponseRedaction(
+    DEFAULT_REDACTION, DEFAULT_REDACTION.finder(KNOWN_SECRETS), follows_stream=True
+)
 
 for_each_canary = each_row("canary", CANARIES, ids=[canary.name for canary in CANARIES])
 
@@ -385,6 +387,12 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
     "a credential of fewer than 8 bytes, and a secret of the environment of fewer than 12": (),
     "a number, or an object, under the [name of a secret](#fields)": (),
     "the value of a secret field in an answer, where it may be the model's words": (),
+    "a secret without a shape in a URL within a text, in an object of name and value, and in JSON "
+    "that begins within a text": (
+        f"https://mcp.example/?api_key={UNSHAPED}",
+        json.dumps({"name": "Authorization", "value": UNSHAPED}),
+        f'see ```json {{"password": "{UNSHAPED}"}}```',
+    ),
     "an encoding that is not named above": (
         b32encode(KEY.encode()).decode(),
         b64encode(KEY.encode("utf-16-le")).decode(),
@@ -474,6 +482,8 @@ def test_the_spool_has_the_pieces_of_a_secret_which_are_replaced_when_it_is_file
 
 def test_a_recovered_recording_has_the_pieces_of_a_client_credential_without_a_shape() -> None:
     events = [event(CLIENT_SECRET[at : at + 3]) for at in range(0, len(CLIENT_SECRET), 3)]
-    recovered = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder())
+    recovered = ResponseRedaction(
+        DEFAULT_REDACTION, DEFAULT_REDACTION.finder(), follows_stream=True
+    )
     assert rest_of(CLIENT_SECRET, views(recovered.redact(spooled_answer("sse", events), ())))
     assert not rest_of(CLIENT_SECRET, views(stored_answer("sse", events)))

@@ -208,7 +208,9 @@ CASES: Final[dict[str, tuple[list[str], list[str]]]] = {
     ),
     "aws-secret-key": (
         [f"aws_secret_access_key = «{mixed(40)}»", f"AWS_SECRET_ACCESS_KEY=«{mixed(40)}»",
-         f"<SecretAccessKey>«{mixed(40)}»</SecretAccessKey>", f"secretAccessKey: «{mixed(40)}»"],
+         f"<SecretAccessKey>«{mixed(40)}»</SecretAccessKey>", f"secretAccessKey: «{mixed(40)}»",
+         f'AWS_SECRET_ACCESS_KEY="«{mixed(40)}»"', f'{{"SecretAccessKey": "«{mixed(40)}»"}}',
+         f'aws_secret_access_key: \\\\\\"«{mixed(40)}»\\\\\\"'],
         ["secret_access_key = your-key", f"secret_access_key = {mixed(41)}",
          "SecretAccessKey: str"],
     ),

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Final, cast
 
 import msgspec
+import orjson
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256_hex
@@ -75,15 +76,40 @@ def edit_cassette(
     edits, count = message_text_edits(
         cassette.codec_name, cassette.framed_messages, find_changes, counted_texts, select_values
     )
-    if not edits:
-        return cassette, 0
+    return (_with_edits(cassette, edits), count) if edits else (cassette, 0)
+
+
+def edit_documents(cassette: Cassette, edit: Callable[[Json], Json]) -> Cassette:
+    """The cassette with its JSON documents edited; the same object if `edit` returns each as it is.
+
+    A document in several lines of an SSE event stays as it is.
+    """
+    edits: list[ByteEdit] = []
+    offset = 0
+    for message in cassette.framed_messages:
+        text = editable_text(cassette.codec_name, message)
+        parsed = None if text is None else _parse_document(text.text, is_last=False)
+        if text is not None and parsed is not None:
+            edited = edit(parsed[1])
+            is_one_line = cassette.codec_name != "sse" or "\n" not in text.text
+            if edited is not parsed[1] and is_one_line:
+                document = orjson.dumps(edited).decode()
+                edits += [
+                    ByteEdit(offset + each.begin, offset + each.end, each.replacement)
+                    for each in text.to_byte_edits([TextChange(0, len(text.text), document)])
+                ]
+        offset += len(message)
+    return _with_edits(cassette, edits) if edits else cassette
+
+
+def _with_edits(cassette: Cassette, edits: Sequence[ByteEdit]) -> Cassette:
     body = cassette.response_body
     new_body = message_edits.apply_edits(body, edits)
     read_data = _split_edited_body(
         new_body, [len(read.received_bytes) for read in cassette.reads], edits
     )
     content_length = cassette.response_head.content_length
-    edited = replace(
+    return replace(
         cassette,
         response_head=replace(
             cassette.response_head,
@@ -99,7 +125,6 @@ def edit_cassette(
             cassette.response_end, size_bytes=len(new_body), sha256=sha256_hex(new_body)
         ),
     )
-    return edited, count
 
 
 def message_text_edits(

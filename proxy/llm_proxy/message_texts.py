@@ -62,7 +62,7 @@ class JsonString:
     value: str
     """The decoded string."""
     member: str
-    """The name of the member whose value it is; empty in a list."""
+    """The name of the member whose value it is, or an item of whose value; else empty."""
     is_member_name: bool
     """Whether it is the name of a member."""
 
@@ -83,18 +83,41 @@ class JsonString:
 
 
 def json_strings(text: str) -> Iterator[JsonString]:
-    """All strings of a JSON document, in order, including the names of members."""
-    member, value_offset = "", -1
+    """All strings of a JSON document, in order, including the names of members.
+
+    Several documents, and one that a parser refuses, have strings too.
+    """
+    member, member_end, last_end = "", -1, 0
+    is_in_list = False
     for found in _JSON_STRING.finditer(text):
         source, is_name = found[1], found[2] is not None
         value = source
         if "\\" in source:
             with suppress(ValueError):
                 value = str(json.loads(f'"{source}"', strict=False))
-        member_of_value = member if found.start() == value_offset and not is_name else ""
-        yield JsonString(found.start(1), source, value, member_of_value, is_name)
+        if member_end >= 0:  # behind a name there is its value, or a list of values
+            is_in_list = text[member_end : found.start()].strip() == "["
+            is_value = is_in_list or found.start() == member_end
+        else:
+            is_value = is_in_list and text[last_end : found.start()].strip() == ","
+        is_in_list = is_in_list and is_value
+        yield JsonString(
+            found.start(1), source, value, member if is_value and not is_name else "", is_name
+        )
+        last_end = found.end()
+        member_end = last_end if is_name else -1
         if is_name:
-            member, value_offset = value, found.end()
+            member, is_in_list = value, False
+
+
+def apply_text_changes(text: str, changes: Sequence[TextChange]) -> str:
+    """The text after changes, which are ordered from left to right."""
+    pieces: list[str] = []
+    offset = 0
+    for change in changes:
+        pieces += [text[offset : change.begin], change.replacement]
+        offset = change.end
+    return "".join([*pieces, text[offset:]])
 
 
 def is_json_container(text: str) -> bool:
@@ -230,12 +253,7 @@ def _frame_text(frame: bytes) -> EditableText | None:
 
     def base64_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
         """One edit that replaces all of the base64, with those of lengths and checksums."""
-        pieces: list[str] = []
-        offset = 0
-        for change in changes:
-            pieces += [text[offset : change.begin], change.replacement]
-            offset = change.end
-        data = _encode_utf8("".join([*pieces, text[offset:]]))
+        data = _encode_utf8(apply_text_changes(text, changes))
         whole_change = TextChange(0, len(encoded.value), b64encode(data).decode())
         return payload_edits(encoded.to_source_changes([whole_change]))
 

@@ -230,4 +230,8 @@ def _checked_name(label: str, name: str) -> str:
             f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is no {label} name: use letters, "
             f"digits, dot, dash and underscore, at most {_MAX_NAME_CHARS} of them",
         )
+    if spans := redaction.DEFAULT_REDACTION.finder().find(name.encode()):
+        raise RequestRefused(
+            400, f"the {label} name looks like a secret ({spans[0].rule}): it would be stored"
+        )
     return name

@@ -28,6 +28,7 @@ from llm_proxy.redaction import (
     redact_known,
     redact_query,
     redact_request,
+    split_rule_texts,
     storable_request_headers,
     storable_response_headers,
 )
@@ -67,7 +68,10 @@ class Scrubbing:
                 raise CassetteError(cassette.file, None, _NOT_REPLACED) from None
         model = Redactor(self.scan.finder).redact(cassette.meta.model.encode()).decode()
         meta = msgspec.structs.replace(
-            scrubbed.meta, model=model, redaction_rules_version=REDACTION_RULES_VERSION
+            scrubbed.meta,
+            model=model,
+            redaction_rules_version=REDACTION_RULES_VERSION,
+            match_rules=(*split_rule_texts(scrubbed.meta.match_rules)[0], *self.rules.texts),
         )
         scrubbed = replace(scrubbed, meta=meta)
         if (finding := next(self.scan.scan_cassette(scrubbed), None)) is not None:
@@ -101,6 +105,9 @@ class Scrubbing:
     def _scrub_response(self, cassette: Cassette) -> Cassette:
         """Raises `SecretNotReplaced`."""
         finder, head = self.rules.finder(self.known_secrets), cassette.response_head
+        # The joined texts first: what is found in one read may go on in the next.
+        counted_texts = cassette_dialect(cassette).counted_texts
+        cassette = ResponseRedaction(self.rules, finder).redact(cassette, counted_texts)
         redactor = Redactor(finder)
         headers = tuple(
             (name, redactor.redact_latin1(value))
@@ -110,11 +117,11 @@ class Scrubbing:
         reads = tuple(redact_reads(cassette.reads, cassette.codec_name, redactor))
         if redactor.replaced_count or headers != head.headers:
             body = b"".join(read.received_bytes for read in reads)
-            end, length = cassette.response_end, head.content_length
+            end, length = cassette.response_end, cassette.response_head.content_length
             cassette = replace(
                 cassette,
                 response_head=replace(
-                    head,
+                    cassette.response_head,
                     headers=headers,
                     reason=reason,
                     content_length=length and length + len(body) - end.size_bytes,
@@ -128,5 +135,4 @@ class Scrubbing:
                     redacted_count=end.redacted_count + redactor.replaced_count,
                 ),
             )
-        counted_texts = cassette_dialect(cassette).counted_texts
-        return ResponseRedaction(self.rules, finder).redact(cassette, counted_texts)
+        return cassette

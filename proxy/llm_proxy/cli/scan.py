@@ -122,7 +122,7 @@ def _sources(
 ) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """The name of each file, and a function that reads it.  Raises `UsageError`."""
     for path in paths:
-        if not staged and not path.exists():
+        if not staged and not (path.is_file() or path.is_dir()):
             raise UsageError(f"there is no file or folder {display.path_as_unicode_text(path)}")
     if staged:
         for file in staged_files(paths):

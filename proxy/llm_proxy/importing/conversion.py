@@ -217,7 +217,7 @@ def convert_to_cassette(
         end_at_ms=end_at_ms,
         ending=exchange.ending,
         redaction_count=redactor.replaced_count,
-        response_redaction=redaction.ResponseRedaction(rules, finder),
+        response_redaction=redaction.ResponseRedaction(rules, finder, follows_stream=True),
         losses=losses,
     )
 

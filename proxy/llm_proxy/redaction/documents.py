@@ -10,19 +10,22 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import is_not
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 import msgspec
 
 from llm_proxy.cassette import Cassette, StoredRequest
-from llm_proxy.cassette_edits import edit_cassette, message_text_edits
+from llm_proxy.cassette_edits import edit_cassette, edit_documents, message_text_edits
 from llm_proxy.display import json_path_step
 from llm_proxy.errors import SecretNotReplaced
 from llm_proxy.exchange import header_value
 from llm_proxy.framing import message_edits
+from llm_proxy.framing.message_edits import ByteEdit
 from llm_proxy.message_texts import (
     TextChange,
+    apply_text_changes,
     is_json_container,
     json_strings,
     parse_json_document,
@@ -50,6 +53,8 @@ from llm_proxy.turns import Json
 _FORM: Final = "application/x-www-form-urlencoded"
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is searched."""
+_COPIED_TOKENS: Final = frozenset({"logprobs", "logprobsResult", "words"})
+"""Members that repeat a text in tokens, or in the words of a transcription."""
 _KEYED_SECRETS: Final = MappingProxyType(
     {CLIENT_PLACEHOLDER: "a credential", OPERATOR_PLACEHOLDER: "a secret of the environment"}
 )
@@ -60,8 +65,13 @@ _MIN_AMBIGUOUS_CHARS: Final = 16
 _FIELD_WITH_TEXT: Final = (
     rb"(?i)([a-z0-9_.-]*(?:keys?|secrets?|token|authorization|password|passwd|passphrase|passcode"
     rb"|pwd|cookie|credentials?|string|url|uri|auth|jwt|bearer))\\*\"\s*:\s*\\*[\"\[]"
+    rb"|\\u00[2-7][0-9a-f][^\"]*\"\s*:"
 )
-"""A field with a text that may be a secret, also in JSON within a string."""
+"""A field with a text that may be a secret, also in JSON within a string, or an escaped name."""
+_PART_OF_FORM: Final = re.compile(
+    rb"\bname=\"?([\w.-]+)\"?[^\r\n]*\r?\n(?:[^\r\n]+\r?\n){0,9}\r?\n([^\r\n]+)"
+)
+"""A part of a multipart form: its name, and its value, which is one line."""
 _ESCAPE: Final = (
     r"\\+u00[02-7][0-9A-Fa-f]|\\+x[02-7][0-9A-Fa-f]|\\+/|%[02-7][0-9A-Fa-f]"
     r"|&#[0-9]{1,7};|&#[xX][0-9A-Fa-f]{1,6};"
@@ -73,13 +83,15 @@ _END_OF_ESCAPE: Final = r"(?:#?[xX]?[0-9A-Fa-f]{0,6};)?"
 _BASE64_CHAR: Final = rf"(?:[A-Za-z0-9+/=]|{_ESCAPE})"
 _REST_OF_BLOCK: Final = (
     r"(?:[A-Za-z0-9+/=\\\s:,.()@<>%&#;]|-(?!----)){0,16384}?-----END[A-Z0-9 %]{1,40}-----"
-    rf"|{_END_OF_ESCAPE}{_BASE64_CHAR}*(?:(?:[\r\n]|\\+[rn])+{_BASE64_CHAR}{{16,}})*"
+    rf"|{_BASE64_CHAR}*(?:(?:[\r\n]|\\+[rn])+{_BASE64_CHAR}{{16,}})*"
 )
+_WHOLE_RULES: Final = "(?:google-project|aws-account|url-password|home-paths|email|phone)\\]"
+"""The rules that know where a secret ends: what follows is none of it."""
 _RESTS: Final = (
-    (rf"\[redacted:(?P<rule>private-key)\]{_CUT_ESCAPE}\Z", _REST_OF_BLOCK),
+    (rf"\[redacted:(?P<rule>private-key)\](?P<cut>{_CUT_ESCAPE})\Z", _REST_OF_BLOCK),
     (
-        rf"\[redacted:(?P<rule>[a-z0-9-]{{1,60}})\]{_CUT_ESCAPE}\Z",
-        rf"{_END_OF_ESCAPE}(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9])|{_ESCAPE})*",
+        rf"\[redacted:(?P<rule>(?!{_WHOLE_RULES})[a-z0-9-]{{1,60}})\](?P<cut>{_CUT_ESCAPE})\Z",
+        rf"(?:[A-Za-z0-9_+/=-]|\.(?=[A-Za-z0-9])|{_ESCAPE})*",
     ),
     (r"5b72656461637465643a(?:[0-9a-f]{2})*5d[0-9A-Fa-f]?\Z", "[0-9A-Fa-f]*"),
     (
@@ -106,6 +118,8 @@ class TextRedaction:
     rules: RedactionRules
     is_request: bool
     """Whether the names of secret fields count: in responses they may be the model's words."""
+    removes_rests: bool = False
+    """Whether the pieces were redacted one by one: then the rest of a secret may begin a piece."""
     _changes: dict[tuple[str, str], list[TextChange]] = field(default_factory=dict)
     """The changes of texts that were searched before: many repeat in every message."""
 
@@ -119,11 +133,13 @@ class TextRedaction:
     ) -> list[TextChange]:
         """The changes of a text, from left to right; `member` is the field that contains it.
 
-        `piece_starts` are the offsets at which its pieces begin, which were redacted one by one.
+        `piece_starts` are the offsets at which its pieces begin.
         """
         changes = self._changes.get((text, member))
         if changes is None:
             changes = self._changes[text, member] = self._find(text, member, 0)
+        if not self.removes_rests:
+            return changes
         rests = [
             change
             for change in _rests_of_secrets(text, piece_starts)
@@ -210,10 +226,13 @@ def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextCh
         before = text[max(0, start - _MAX_PLACEHOLDER_CHARS) : start]
         for placeholder, rest in _RESTS:
             if (found := re.search(placeholder, before)) is not None:
-                if (match := re.compile(rest).match(text, start)) is not None and match.group():
+                groups = found.groupdict()
+                end_of_escape = re.compile(_END_OF_ESCAPE if groups.get("cut") else "")
+                escape = end_of_escape.match(text, start)
+                match = re.compile(rest).match(text, escape.end() if escape else start)
+                if match is not None and match.end() > start:
                     position = match.end()
-                    rule = found.groupdict().get("rule", _ENCODED_RULE)
-                    yield TextChange(start, position, "", rule)
+                    yield TextChange(start, position, "", groups.get("rule") or _ENCODED_RULE)
                 break
 
 
@@ -300,21 +319,48 @@ def is_form(request: StoredRequest) -> bool:
 
 def _redact_fields(request: StoredRequest, rules: RedactionRules) -> tuple[bytes, int]:
     """The body without the values of fields that the rules name, and their number."""
-    body = request.body
+    body, count = request.body, 0
     if rules.has_field_names and is_form(request):
         text, count = redact_query(body.decode("latin-1"))
         return text.encode("latin-1"), count
-    has_own_fields = rules.fields or rules.paths
-    if not has_own_fields and not (rules.has_field_names and _may_have_secret_field(body)):
-        return body, 0
     redaction = TextRedaction(NO_REDACTION.finder(), rules, is_request=True)
-    edits, count = message_text_edits(
-        "whole",
-        [body],
-        redaction.find_changes,
-        select_values=redaction.select_values if rules.paths else None,
-    )
-    return message_edits.apply_edits(body, edits), count
+    if rules.paths:
+        edits, count = message_text_edits(
+            "whole", [body], lambda *_: [], select_values=redaction.select_values
+        )
+        body = message_edits.apply_edits(body, edits)
+    if rules.fields or (rules.has_field_names and _may_have_secret_field(body)):
+        # Without a parser: secrets are found in several documents, too, and in invalid ones.
+        text = body.decode("utf-8", "surrogateescape")
+        changes = [
+            change
+            for string in json_strings(text)
+            if not string.is_member_name
+            for change in string.to_source_changes(
+                redaction.find_changes(string.value, string.member)
+            )
+        ]
+        if changes:
+            body = apply_text_changes(text, changes).encode("utf-8", "surrogateescape")
+            count += len(changes)
+    if _is_multipart(request):
+        edits = list(_part_edits(body, redaction))
+        body, count = message_edits.apply_edits(body, edits), count + len(edits)
+    return body, count
+
+
+def _is_multipart(request: StoredRequest) -> bool:
+    content_type = header_value(request.headers, "content-type") or ""
+    return content_type.lower().startswith("multipart/")
+
+
+def _part_edits(body: bytes, redaction: TextRedaction) -> Iterator[ByteEdit]:
+    """The edits of the secret fields in a multipart form."""
+    for part in _PART_OF_FORM.finditer(body):
+        text = part[2].decode("utf-8", "surrogateescape")
+        for change in redaction.find_changes(text, part[1].decode()):
+            if change.end == len(text) and change.begin == 0:
+                yield ByteEdit(part.start(2), part.end(2), change.replacement.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,16 +370,22 @@ class ResponseRedaction:
     rules: RedactionRules
     finder: SecretFinder
     """Finds what the rules and what is known of the request find."""
+    follows_stream: bool = False
+    """Whether the reads of the cassette were redacted as they arrived."""
 
     def redact(self, cassette: Cassette, counted_texts: Collection[tuple[str, str]]) -> Cassette:
         """The cassette without the secrets in its response; the same object if there are none.
 
         `counted_texts` are those of its dialect.  Raises `SecretNotReplaced`.
         """
-        redacted, count, has_secrets = self._edit(cassette, counted_texts)
+        redacted, count, has_secrets = self._edit(
+            cassette, counted_texts, removes_rests=self.follows_stream
+        )
+        if redacted is not cassette or b"[redacted" in cassette.response_body:
+            redacted = edit_documents(redacted, _without_copied_tokens)
         if redacted is cassette and not has_secrets:
             return cassette
-        if self._edit(redacted, counted_texts)[2]:
+        if self._edit(redacted, counted_texts, removes_rests=False)[2]:
             raise SecretNotReplaced(
                 "its response holds a secret that cannot be replaced; it is not stored"
             )
@@ -342,10 +394,16 @@ class ResponseRedaction:
         return replace(redacted, response_end=end)
 
     def _edit(
-        self, cassette: Cassette, counted_texts: Collection[tuple[str, str]]
+        self,
+        cassette: Cassette,
+        counted_texts: Collection[tuple[str, str]],
+        *,
+        removes_rests: bool,
     ) -> tuple[Cassette, int, bool]:
         """The edited cassette, the number of replacements, and whether there was any secret."""
-        redaction = TextRedaction(self.finder, self.rules, is_request=False)
+        redaction = TextRedaction(
+            self.finder, self.rules, is_request=False, removes_rests=removes_rests
+        )
         edited, count = edit_cassette(
             cassette,
             redaction.find_changes,
@@ -355,9 +413,27 @@ class ResponseRedaction:
         return edited, count, redaction.has_found or count > 0
 
 
+def _without_copied_tokens(value: Json) -> Json:
+    """A document without what repeats a text token by token; the same object if it has none."""
+    match value:
+        case dict():
+            edited = {
+                name: None if name in _COPIED_TOKENS and item else _without_copied_tokens(item)
+                for name, item in value.items()
+            }
+            return edited if any(edited[name] is not value[name] for name in value) else value
+        case list():
+            items = [_without_copied_tokens(item) for item in value]
+            return items if any(map(is_not, items, value)) else value
+        case _:
+            return value
+
+
 def _may_have_secret_field(body: bytes) -> bool:
     fields = _field_with_text().finditer(body)
-    return any(body_field_kind(field[1].decode()) != "other" for field in fields)
+    return any(
+        field[1] is None or body_field_kind(field[1].decode()) != "other" for field in fields
+    )
 
 
 @lru_cache(1)

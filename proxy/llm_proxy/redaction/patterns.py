@@ -239,7 +239,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
     SecretPattern(
         "aws-secret-key",
         ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
-        r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`]{1,5}"
+        r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`\"\\]{1,12}"
         r"([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
         "secret access keys of AWS after their name",
     ),

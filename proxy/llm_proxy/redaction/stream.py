@@ -10,7 +10,6 @@ from llm_proxy.exchange import Read
 from llm_proxy.redaction.encodings import SecretSpan
 from llm_proxy.redaction.finder import SecretFinder
 
-
 _FEW_HELD_BYTES: Final = 512
 """So many bytes that are held back are searched again with each read."""
 

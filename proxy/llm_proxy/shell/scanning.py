@@ -61,6 +61,7 @@ def staged_files(paths: Sequence[Path]) -> list[StagedFile]:
 
     Raises `UsageError` without git or a repository.
     """
+    _run_git("rev-parse", "--git-dir")  # its error says that there is no repository
     options = ("--cached", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=ACMT", "-z")
     fields = _run_git("diff", *options, "--", *map(str, paths)).decode("utf-8", "surrogateescape")
     entries = fields.split("\0")

@@ -198,7 +198,8 @@ class CassetteFiler:
 
     def _redaction_by_rules(self, meta: CassetteMeta) -> ResponseRedaction:
         rules = split_rule_texts(meta.match_rules)[1]
-        return ResponseRedaction(rules, rules.finder(operator_secrets(self._environment_secrets)))
+        finder = rules.finder(operator_secrets(self._environment_secrets))
+        return ResponseRedaction(rules, finder, follows_stream=True)
 
     def _place_or_replace_attempt(
         self,

@@ -233,7 +233,9 @@ class SpoolWriter:
         self._opening = spool.encode_opening(target, meta, stored)
         secrets = {**operator_secrets, **routed.known_secrets}
         rules = routed.match_rules.redaction
-        self._redaction = redaction.ResponseRedaction(rules, rules.finder(secrets))
+        self._redaction = redaction.ResponseRedaction(
+            rules, rules.finder(secrets), follows_stream=True
+        )
         self._redactor = self._body_redactor = redaction.Redactor(self._redaction.finder)
         return []
 
