@@ -8,6 +8,7 @@ import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pytest
 
@@ -17,7 +18,7 @@ from in_process_proxy import load_cassettes, proxy
 from linear_time import assert_linear
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
-from llm_proxy.exchange import Read
+from llm_proxy.exchange import Read, Request
 from llm_proxy.matching import NO_RULES, RuleSet, request_key
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
@@ -29,6 +30,7 @@ from llm_proxy.redaction import (
     environment_secret_spellings,
     parse_redaction_rules,
     redact_request,
+    request_credential_spellings,
 )
 from llm_proxy.redaction.patterns import SECRET_PATTERNS
 from llm_proxy.redaction.rules import FIELD_NAMES_RULE
@@ -39,6 +41,7 @@ from waiting import wait_until
 
 KEY: Final = "sk-" + "ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6"
 JSON_TYPE: Final = (("content-type", "application/json"),)
+FORM_TYPE: Final = (("content-type", "application/x-www-form-urlencoded"),)
 SECURITY_PAGE: Final = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
 
 
@@ -149,6 +152,75 @@ def test_everything_else_of_a_body_stays_as_it_was_written() -> None:
         StoredRequest("POST", "/v1/x", "", JSON_TYPE, body), DEFAULT_REDACTION
     )
     assert redacted.body == body.replace(b"hunter2", b"[redacted:secret-fields]")
+
+
+@each_row(
+    "before",
+    [
+        "\u201c",
+        "\u4e2d",
+        "\U0001f600",
+        "\u00a0",
+        "\x1b[1m",
+        "\x1b[0;31m",
+        "caf\u00e9",
+        "\n",
+        "=",
+        "'",
+    ],
+)
+def test_a_key_is_found_behind_any_character_however_json_writes_it(before: str) -> None:
+    for is_ascii in (True, False):
+        body = json.dumps({"input": f"x{before}{KEY}"}, ensure_ascii=is_ascii).encode()
+        request = StoredRequest("POST", "/v1/x", "", JSON_TYPE, body)
+        redacted = json.loads(redact_request(request, DEFAULT_REDACTION).body)
+        assert redacted == {"input": f"x{before}[redacted:anthropic-key]"}
+    if not before.startswith("\x1b"):
+        form = f"q={quote(before + KEY)}".encode()
+        request = StoredRequest("POST", "/v1/x", "", FORM_TYPE, form)
+        assert b"[redacted:anthropic-key]" in redact_request(request, DEFAULT_REDACTION).body
+
+
+@each_row("before", ["x", "\\u0061", "5"])
+def test_a_keyword_within_a_word_is_none(before: str) -> None:
+    body = f'{{"input":"{before}{KEY}"}}'.encode()
+    request = StoredRequest("POST", "/v1/x", "", JSON_TYPE, body)
+    assert redact_request(request, DEFAULT_REDACTION) is request
+
+
+@each_row(
+    "text",
+    ["__cf_bm=" * 2000, ("__cf_bm=" * 2000).encode().hex(), "Bearer " * 3000, "\\" * 50_000,
+     "[" * 1015 + '"' + KEY + '"' + "]" * 1015, '{"a":' * 1020 + "1" + "}" * 1020],
+    ids=["cookies", "hexadecimal", "bearers", "backslashes", "lists", "objects"],
+)  # fmt: skip
+def test_no_text_is_too_deep_or_too_long(text: str) -> None:
+    request = StoredRequest("POST", "/v1/x", "", JSON_TYPE, text.encode())
+    assert KEY.encode() not in redact_request(request, DEFAULT_REDACTION).body
+    redaction = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder())
+    answer = make_cassette(
+        Redactor(DEFAULT_REDACTION.finder()).redact(text.encode()), codec="whole"
+    )
+    assert KEY.encode() not in redaction.redact(answer, ()).response_body
+
+
+def test_hexadecimal_is_decoded_behind_what_looks_like_base64() -> None:
+    redacted = redacted_body({"input": f"c2st/{KEY.encode().hex()}"})
+    assert KEY.encode().hex() not in redacted["input"]
+
+
+def test_a_credential_beyond_ascii_is_found_in_the_escapes_of_json() -> None:
+    spellings = request_credential_spellings(
+        Request(
+            "POST",
+            "/",
+            "",
+            (("x-api-key", "Gr\u00fc\u00dfe-4711-xY9z".encode().decode("latin-1")),),
+            b"",
+        )
+    )
+    assert rb"Gr\u00fc\u00dfe-4711-xY9z" in spellings
+    assert rb"Gr\u00FC\u00DFe-4711-xY9z" in spellings
 
 
 # --- rules of a project --------------------------------------------------------------------------

@@ -247,7 +247,12 @@ def find_field_changes(
         kind = body.get("type") if isinstance(body, dict) else ""
         start = (kind if isinstance(kind, str) else "",)
         selected = select_values(body) if select_values is not None else {}
-        for place, (key, text) in enumerate(_keyed_texts(body, start, counted_texts)):
+        try:
+            keyed_texts = _keyed_texts(body, start, counted_texts)
+        except RecursionError:  # nested too deep: searched as text
+            pieces_by_field[()].append(FieldPiece(number, _NOT_JSON, editable.text))
+            continue
+        for place, (key, text) in enumerate(keyed_texts):
             piece = FieldPiece(number, place, text)
             placeholder = _selected_placeholder(key, selected) if selected else None
             if placeholder is not None:

@@ -215,14 +215,19 @@ def _unencoded_text(raw_lines: Sequence[tuple[int, bytes]]) -> EditableText:
     def byte_edits(changes: Sequence[TextChange]) -> list[ByteEdit]:
         starts = [0, *accumulate(len(line) + 1 for line in lines)]
         edits: list[ByteEdit] = []
+        line_index = -1
+        position = offset = 0
+        """How far the line is translated: characters, and bytes of the message."""
         for change in changes:
             # A change never spans lines, because no JSON string does.
             index = bisect_right(starts, change.begin) - 1
-            begin, end = (
-                raw_lines[index][0] + len(_encode_utf8(lines[index][: position - starts[index]]))
-                for position in (change.begin, change.end)
-            )
-            edits.append(ByteEdit(begin, end, _encode_utf8(change.replacement)))
+            if index != line_index:
+                line_index, position, offset = index, 0, raw_lines[index][0]
+            line = lines[index]
+            first, last = change.begin - starts[index], change.end - starts[index]
+            begin = offset + len(_encode_utf8(line[position:first]))
+            position, offset = last, begin + len(_encode_utf8(line[first:last]))
+            edits.append(ByteEdit(begin, offset, _encode_utf8(change.replacement)))
         return edits
 
     return EditableText("\n".join(lines), byte_edits)

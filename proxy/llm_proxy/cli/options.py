@@ -227,6 +227,16 @@ def match_rules_option(function: F) -> F:
     return cast("F", decorate(with_rules, MATCH_RULE_OPTIONS))
 
 
+def redaction_option(function: F) -> F:
+    """Decorator: `--redact` and `--no-redact` as one argument, `rules`."""
+
+    @wraps(function)
+    def with_rules(*args: Any, redact: Any, no_redact: Any, **values: Any) -> Any:
+        return function(*args, rules=parse_redaction_rules(redact, no_redact), **values)
+
+    return cast("F", decorate(with_rules, _REDACTION_OPTIONS))
+
+
 def _pop_redaction(values: dict[str, Any]) -> dict[str, Any]:
     """The values of options, with those for redaction as a part of `normalise`."""
     added, disabled = values.pop("redact"), values.pop("no_redact")

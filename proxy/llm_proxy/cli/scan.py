@@ -24,12 +24,12 @@ from llm_proxy.cli.options import (
     ChoiceType,
     cassettes_option,
     json_option,
-    match_rules_option,
+    redaction_option,
 )
 from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
 from llm_proxy.cli.sarif import sarif_document
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.matching import RuleSet
+from llm_proxy.redaction import RedactionRules
 from llm_proxy.scanning import SecretFinding, SecretScan
 from llm_proxy.shell.scanning import (
     files_below,
@@ -53,7 +53,7 @@ class ScanResult:
 @click.command
 @click.argument("paths", nargs=-1, type=PATH_TYPE)
 @cassettes_option
-@match_rules_option
+@redaction_option
 @CONFIG_OPTION
 @click.option("--staged", is_flag=True,
               help="Scan what is in the git index, instead of the files.")  # fmt: skip
@@ -66,7 +66,7 @@ class ScanResult:
 def scan(
     paths: tuple[Path, ...],
     cassettes: Path,
-    normalise: RuleSet,
+    rules: RedactionRules,
     *,
     staged: bool,
     fails_if_older: bool,
@@ -90,7 +90,6 @@ def scan(
     Exit code 0 where there is none, 1 where there is a secret, 2 where a file cannot be read.
     """
     known = redaction.environment_secret_spellings(os.environ)
-    rules = normalise.redaction
     secret_scan = SecretScan(rules, rules.finder(redaction.operator_secrets(known)))
     result = ScanResult()
     for name, read in _sources(paths, cassettes, staged=staged):

@@ -18,12 +18,12 @@ from llm_proxy.cli.options import (
     PATH_TYPE,
     cassettes_option,
     json_option,
-    match_rules_option,
+    redaction_option,
 )
 from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.cli.rekey import apply_key_changes
 from llm_proxy.errors import UsageError
-from llm_proxy.matching import RuleSet
+from llm_proxy.redaction import RedactionRules
 from llm_proxy.scanning import is_cassette_content
 from llm_proxy.scrubbing import Scrubbing
 from llm_proxy.shell.library.library import Library, walk_cassettes
@@ -37,12 +37,12 @@ _START_BYTES: Final = 64
 @click.command
 @click.argument("paths", nargs=-1, type=PATH_TYPE)
 @cassettes_option
-@match_rules_option
+@redaction_option
 @CONFIG_OPTION
 @click.option("--write", is_flag=True, help="Change the files.")
 @json_option
 def scrub(
-    paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, write: bool, as_json: bool
+    paths: tuple[Path, ...], cassettes: Path, rules: RedactionRules, *, write: bool, as_json: bool
 ) -> None:
     r"""Replace secrets in cassettes that are there already.
 
@@ -61,7 +61,7 @@ def scrub(
     a file cannot be scrubbed, and without --write where there is something to change.
     """
     known = redaction.environment_secret_spellings(os.environ)
-    scrubbing = Scrubbing(normalise.redaction, redaction.operator_secrets(known))
+    scrubbing = Scrubbing(rules, redaction.operator_secrets(known))
     plans: list[ScrubPlan] = []
     for root, files in _files_by_library(paths, cassettes).items():
         library = Library(root)

@@ -6,6 +6,7 @@ occurs in many responses.
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from llm_proxy.exchange import Headers, Request
 from llm_proxy.redaction.headers import QUERY_SEPARATOR
 from llm_proxy.redaction.names import is_credential_name, is_secret_parameter
 
+_UNICODE_ESCAPE: Final = re.compile(rb"\\u([0-9a-f]{4})")
 _PERCENT_ESCAPE: Final = re.compile(b"%[0-9A-F]{2}")
 _CREDENTIAL_HEADER_NAME: Final = re.compile(
     r".*(auth|token|secret|key|passw|passcode|pwd|cred|jwt|bearer|signature|assertion|csrf|xsrf"
@@ -168,8 +170,20 @@ def _secret_spellings(secret: bytes) -> frozenset[bytes]:
     lower_case_percent = {
         _PERCENT_ESCAPE.sub(lambda match: match[0].lower(), data) for data in percent
     }
+    ascii_json = json.dumps(secret.decode("utf-8", "replace"))[1:-1].encode()
+    upper_case_json = _UNICODE_ESCAPE.sub(lambda match: b"\\u" + match[1].upper(), ascii_json)
     return frozenset(
-        (secret, escaped, slashed, _escape_json_text(escaped), *percent, *lower_case_percent)
+        (
+            secret,
+            escaped,
+            slashed,
+            ascii_json,
+            upper_case_json,
+            _escape_json_text(escaped),
+            _escape_json_text(ascii_json),
+            *percent,
+            *lower_case_percent,
+        )
     )
 
 

@@ -50,6 +50,7 @@ from llm_proxy.redaction.rules import (
 from llm_proxy.redaction.stream import Redactor
 from llm_proxy.turns import Json
 
+_FORM_TYPE: Final = re.compile(rb"(?i)x-www-form-urlencoded|multipart/")
 _FORM: Final = "application/x-www-form-urlencoded"
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is searched."""
@@ -164,15 +165,14 @@ class TextRedaction:
         data = text.encode("utf-8", "surrogatepass")
         spans = self.finder.find(data)
         if spans and len(data) != len(text):  # offsets of bytes to offsets of characters
-            return [
-                TextChange(
-                    len(data[: span.begin].decode("utf-8", "surrogatepass")),
-                    len(data[: span.end].decode("utf-8", "surrogatepass")),
-                    span.replacement.decode(),
-                    span.rule,
-                )
-                for span in spans
-            ]
+            changes: list[TextChange] = []
+            byte_offset = char_offset = 0
+            for span in spans:
+                begin = char_offset + _char_count(data[byte_offset : span.begin])
+                end = begin + _char_count(data[span.begin : span.end])
+                changes.append(TextChange(begin, end, span.replacement.decode(), span.rule))
+                byte_offset, char_offset = span.end, end
+            return changes
         return [
             TextChange(span.begin, span.end, span.replacement.decode(), span.rule) for span in spans
         ]
@@ -215,6 +215,10 @@ class TextRedaction:
         }
 
 
+def _char_count(data: bytes) -> int:
+    return len(data.decode("utf-8", "surrogatepass"))
+
+
 def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextChange]:
     """Removes what begins a piece and is the rest of a secret that was found in the one before."""
     if len(piece_starts) < 2 or re.search(_ANY_PLACEHOLDER, text) is None:
@@ -241,7 +245,7 @@ def may_be_redacted(line: bytes, rules: RedactionRules) -> bool:
     return bool(
         rules.fields
         or rules.paths
-        or (rules.has_field_names and _may_have_secret_field(line))
+        or (rules.has_field_names and (_may_have_secret_field(line) or _FORM_TYPE.search(line)))
         or rules.finder().find(line)
     )
 
@@ -273,9 +277,13 @@ def redact_known(request: StoredRequest, finder: SecretFinder) -> StoredRequest:
     return redacted if redactor.replaced_count else request
 
 
-def redact_text(text: str, known_secrets: Mapping[bytes, KnownSecret]) -> str:
+def redact_text(
+    text: str,
+    known_secrets: Mapping[bytes, KnownSecret] = {},
+    rules: RedactionRules = DEFAULT_REDACTION,
+) -> str:
     """A text for the log or the journal without secrets."""
-    redactor = Redactor(DEFAULT_REDACTION.finder(known_secrets))
+    redactor = Redactor(rules.finder(known_secrets))
     return redactor.redact(text.encode("utf-8", "replace")).decode()
 
 
@@ -382,7 +390,7 @@ class ResponseRedaction:
             cassette, counted_texts, removes_rests=self.follows_stream
         )
         if redacted is not cassette or b"[redacted" in cassette.response_body:
-            redacted = edit_documents(redacted, _without_copied_tokens)
+            redacted = edit_documents(redacted, _without_copies)
         if redacted is cassette and not has_secrets:
             return cassette
         if self._edit(redacted, counted_texts, removes_rests=False)[2]:
@@ -411,6 +419,13 @@ class ResponseRedaction:
             redaction.select_values if self.rules.paths else None,
         )
         return edited, count, redaction.has_found or count > 0
+
+
+def _without_copies(document: Json) -> Json:
+    try:
+        return _without_copied_tokens(document)
+    except RecursionError:  # nested too deep
+        return document
 
 
 def _without_copied_tokens(value: Json) -> Json:

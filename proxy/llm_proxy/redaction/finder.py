@@ -41,7 +41,7 @@ _TOKEN_BYTES_BEFORE_KEYWORD: Final = max(64, *(each.lookback for each in SECRET_
 follow them: the most of any `lookback`."""
 _KEY_BYTES: Final = 3
 """The bytes by which the patterns of a keyword are looked up: the shortest keyword has as many."""
-_TOKEN_CHARS: Final = rb"[^\x00-\x20\"'<>(){}\[\]|^`,\x7f-\xff]"
+_TOKEN_CHARS: Final = rb"[^\x00-\x20\"'<>(){}\[\]|^`\x7f-\xff]"
 """The characters of secrets, without those that end one everywhere."""
 _TOKEN_RUN: Final = re.compile(_TOKEN_CHARS + b"*")
 _LAST_WORDS: Final = re.compile(rb"%b*(?:[ >'`]{1,5}%b+){0,3}" % (_TOKEN_CHARS, _TOKEN_CHARS))
@@ -51,6 +51,15 @@ _BLOCK_BEGIN: Final = b"-----BEGIN "
 _BLOCK_END: Final = re.compile(rb'-----END [^-"]{0,60}-----|"')
 _EXPRESSION_MEMORY_BYTES: Final = 64 * 1024 * 1024
 """The most memory of RE2 for one expression; 2 MB are used."""
+_ESCAPE_BEFORE: Final = re.compile(
+    rb"(?:\\u([0-9A-Fa-f]{4})|\\x[0-9A-Fa-f]{2}|%[89A-Fa-f][0-9A-Fa-f]"
+    rb"|(?:\x1b|\\u001[bB]|\\x1[bB]|\\033)\[[0-9;]{0,16}[A-Za-z])\Z"
+)
+"""An escape that ends in a letter or digit: of a character beyond ASCII, or of a terminal."""
+_MAX_ESCAPE_BYTES: Final = 24
+_MAX_BACKSLASHES: Final = 8
+"""The most backslashes with which an escape begins."""
+_FIRST_NON_ASCII: Final = 128
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
@@ -100,7 +109,10 @@ class SecretFinder:
         """The offset from which `data` may be the beginning of a secret; its length if none."""
         first = self._open_offset(data)
         # An escape within JSON strings may begin with several backslashes.
-        return first if first == len(data) else len(data[:first].rstrip(b"\\"))
+        if first < len(data):
+            backslashes = data[max(0, first - _MAX_BACKSLASHES) : first]
+            first -= len(backslashes) - len(backslashes.rstrip(b"\\"))
+        return first
 
     def _open_offset(self, data: bytes) -> int:
         first = size = len(data)
@@ -163,7 +175,7 @@ class SecretFinder:
                 for match in index.frequent_pattern.finditer(data)
             )
             spans += [span for span in found_spans if span is not None]
-        position, decoded_until = 0, 0
+        position, decoded_until = 0, dict[int, int]()
         while (match := index.pattern.search(data, position)) is not None:
             begin, end = match.span()
             found = data[begin:end]
@@ -172,8 +184,9 @@ class SecretFinder:
                 spans.append(span)
                 position = max(position, span.end)
             elif (encoding := index.encodings.get(found)) is not None:
-                if begin >= decoded_until and depth < _MAX_DEPTH:
-                    decoded_until = self._find_encoded(data, begin, encoding, depth, spans)
+                chars = encoding.group_chars
+                if begin >= decoded_until.get(chars, 0) and depth < _MAX_DEPTH:
+                    decoded_until[chars] = self._find_encoded(data, begin, encoding, depth, spans)
             elif found[0] in ESCAPE_STARTS and (not escapes or escapes[-1][1] <= begin):
                 escapes.append((begin, end))
 
@@ -315,8 +328,10 @@ class PatternIndex:
     patterns: Mapping[bytes, tuple[tuple[bytes, SecretPattern], ...]]
     """By the first bytes of a keyword: the keywords that begin so, in the order of the patterns."""
 
-    def match_pattern(self, data: bytes, position: int) -> SecretSpan | None:
-        """The secret whose keyword is at a position."""
+    def match_pattern(
+        self, data: bytes, position: int, *, is_inner: bool = False
+    ) -> SecretSpan | None:
+        """The secret whose keyword is at a position; `is_inner` within another match."""
         candidates = self.patterns.get(data[position : position + _KEY_BYTES]) or self.patterns.get(
             data[position : position + 1], ()
         )
@@ -338,7 +353,9 @@ class PatternIndex:
             group = 1 if match.lastindex else 0
             begin, end = match.span(group)
             # Behind `Bearer ` there may be a key that has a shape of its own.
-            own_shape = self.match_pattern(data, begin) if begin > position else None
+            own_shape = None
+            if begin > position and not is_inner:
+                own_shape = self.match_pattern(data, begin, is_inner=True)
             placeholder = rule_placeholder(pattern.name).encode()
             return own_shape or SecretSpan(begin, end, placeholder, pattern.name, match[group])
         return None
@@ -381,4 +398,10 @@ def _continues_word(data: bytes, position: int) -> bool:
     """Whether a letter or digit stands before the one at a position: `task-` has no `sk-`."""
     if position == 0 or data[position] not in _WORD or (before := data[position - 1]) not in _WORD:
         return False
-    return not (before in b"bfnrt" and data[position - 2 : position - 1] == b"\\")  # `\n` of JSON
+    if before in b"bfnrt" and data[position - 2 : position - 1] == b"\\":  # `\n` of JSON
+        return False
+    escape = _ESCAPE_BEFORE.search(data, max(0, position - _MAX_ESCAPE_BYTES), position)
+    if escape is None:
+        return True
+    code = int(escape[1] or b"0", 16)
+    return code < _FIRST_NON_ASCII and code in _WORD

@@ -41,6 +41,8 @@ class KeyChange:
     path: Path
     target: Path
     """The new path; equal to `path` if only the first line changes."""
+    old_meta: CassetteMeta
+    """The metadata when the change was planned."""
     meta: CassetteMeta
     """The new metadata."""
     target_exists: bool = False
@@ -151,7 +153,7 @@ def plan_changes(
     for file in files:
         take = parse_take_path(library.root, file.path)
         if take is None or take.key_prefix == file.new_meta.key[:16]:  # a stray, or the right name
-            changes.append(KeyChange(file.path, file.path, file.new_meta))
+            changes.append(KeyChange(file.path, file.path, file.old_meta, file.new_meta))
         else:
             group = groups.setdefault((take.session, file.new_meta.key), [])
             group.append(_MisnamedFile(take, file))
@@ -164,7 +166,9 @@ def plan_changes(
             if (copy := next(copies, None)) is None:
                 to_move.append(misnamed)
             else:  # a crash left both
-                changes.append(KeyChange(file.path, copy, file.new_meta, target_exists=True))
+                changes.append(
+                    KeyChange(file.path, copy, file.old_meta, file.new_meta, target_exists=True)
+                )
         changes += _assign_numbers(to_move, existing)
         if existing or len({misnamed.file.old_meta.key for misnamed in to_move}) > 1:
             moved = tuple(misnamed.file for misnamed in to_move)
@@ -226,7 +230,7 @@ def _assign_numbers(
         new_number = misnamed.take.number if keeps_numbers else number
         path, new_meta = misnamed.file.path, misnamed.file.new_meta
         target = path.with_name(f"{new_meta.key[:16]}-{new_number}.jsonl")
-        yield KeyChange(path, target, new_meta)
+        yield KeyChange(path, target, misnamed.file.old_meta, new_meta)
 
 
 def _find_collisions(
@@ -250,7 +254,10 @@ def apply_changes(
     """
     for change in changes:
         if not change.target_exists:
-            make_private_folder(change.target.parent)
+            if not change.target.parent.exists():
+                make_private_folder(change.target.parent)
+                shutil.copymode(change.path.parent, change.target.parent)
+                sync_folder(change.target.parent.parent)
             _write_rekeyed_file(change, make_content)
         if change.target != change.path:
             change.path.unlink()
@@ -262,8 +269,11 @@ def apply_changes(
 
 
 def _write_rekeyed_file(key_change: KeyChange, make_content: MakeContent) -> None:
+    path = str(key_change.path)
+    if Library(key_change.path.parent).read_meta(key_change.path) != key_change.old_meta:
+        raise CassetteError(path, 1, "another process has just written it")
     content = make_content(key_change.path, key_change.meta)
-    parse_cassette(str(key_change.path), content)
+    parse_cassette(path, content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:

@@ -63,7 +63,7 @@ class RequestGuards:
         """Raise `RequestRefused` for a request that is not meant for this proxy."""
         target = request.raw_path
         if not target.startswith("/"):
-            shown = redact_text(displayable_target(target), {})
+            shown = redact_text(displayable_target(target))
             raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")

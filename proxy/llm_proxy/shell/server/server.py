@@ -257,7 +257,8 @@ class ProxyServer:
         """`text`, which may quote the request, without the secrets that are known."""
         environment_secrets = self._admission.routing_settings.environment_secrets
         secrets = client_secrets(request_credential_spellings(request))
-        return redact_text(text, operator_secrets(environment_secrets) | secrets)
+        rules = self._admission.routing_settings.match_rules.redaction
+        return redact_text(text, operator_secrets(environment_secrets) | secrets, rules)
 
     def _journal_error(
         self, error: LlmProxyError, entry: JournalEntry, routed: RoutedRequest
