@@ -78,7 +78,7 @@ def _recomputed_key(cassette: Cassette) -> str | None:
         rules = parse_rules(meta.match_rules)
     except UsageError:  # of another version of this tool
         return None
-    if meta.redaction_rules_version < redaction.REDACTION_RULES_VERSION:  # stored as it was keyed
+    if redaction.has_older_rules(meta.redaction_rules_version):  # stored as it was keyed
         rules = replace(rules, redaction=redaction.NO_REDACTION)
     return matching.request_key(meta.provider, cassette.request, rules)
 

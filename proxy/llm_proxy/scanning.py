@@ -18,9 +18,9 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Headers
 from llm_proxy.message_texts import editable_text
 from llm_proxy.redaction import (
-    REDACTION_RULES_VERSION,
     RedactionRules,
     SecretFinder,
+    has_older_rules,
     redact_query,
     redact_request,
     storable_request_headers,
@@ -97,7 +97,7 @@ class SecretScan:
         return FileScan(
             tuple(self.scan_cassette(cassette)),
             is_cassette=True,
-            has_older_rules=cassette.meta.redaction_rules_version < REDACTION_RULES_VERSION,
+            has_older_rules=has_older_rules(cassette.meta.redaction_rules_version),
         )
 
     def scan_cassette(self, cassette: Cassette) -> Iterator[SecretFinding]:

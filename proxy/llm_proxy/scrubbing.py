@@ -25,6 +25,7 @@ from llm_proxy.redaction import (
     Redactor,
     ResponseRedaction,
     count_placeholders,
+    has_older_rules,
     redact_known,
     redact_query,
     redact_request,
@@ -57,7 +58,7 @@ class Scrubbing:
         `CassetteError` for one with a secret that cannot be replaced.
         """
         has_secrets = any(True for _ in self.scan.scan_cassette(cassette))
-        if not has_secrets and cassette.meta.redaction_rules_version >= REDACTION_RULES_VERSION:
+        if not has_secrets and not has_older_rules(cassette.meta.redaction_rules_version):
             return cassette
         scrubbed = cassette
         if has_secrets:

@@ -43,7 +43,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.providers import BASE_URL_VARIABLES
-from llm_proxy.redaction import REDACTION_RULES_VERSION
+from llm_proxy.redaction import has_older_rules
 from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
@@ -372,7 +372,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         if isinstance(cassette, CassetteError):
             errors.append(cassette)
             continue
-        older_count += cassette.meta.redaction_rules_version < REDACTION_RULES_VERSION
+        older_count += has_older_rules(cassette.meta.redaction_rules_version)
         if not cassette_outcome(cassette).is_complete:
             partial_names.append(name_in_library(library, path))
     if len(paths) > len(errors):

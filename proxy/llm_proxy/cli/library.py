@@ -25,7 +25,7 @@ from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.keys import is_keyed_by
-from llm_proxy.redaction import REDACTION_RULES_VERSION
+from llm_proxy.redaction import has_older_rules
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +131,7 @@ class CassetteRow:
     @property
     def has_older_redaction(self) -> bool:
         """Whether it was redacted by rules older than those of this version."""
-        return self.meta.redaction_rules_version < REDACTION_RULES_VERSION
+        return has_older_rules(self.meta.redaction_rules_version)
 
     def to_document(self) -> dict[str, Any]:
         """The row as `--json` prints it."""

@@ -77,6 +77,13 @@ NO_REDACTION: Final = RedactionRules()
 """No rules: only known secrets are replaced."""
 
 
+def has_older_rules(redaction_rules_version: object) -> bool:
+    """Whether a cassette was redacted by older rules: the version in its line 1, of any type."""
+    return not isinstance(redaction_rules_version, int) or (
+        redaction_rules_version < REDACTION_RULES_VERSION
+    )
+
+
 def client_secrets(spellings: Iterable[bytes]) -> dict[bytes, KnownSecret]:
     """The client's credentials, for a finder."""
     return dict.fromkeys(spellings, _CLIENT_SECRET)

@@ -35,7 +35,7 @@ from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.ports import SimilarTakes
-from llm_proxy.redaction import REDACTION_RULES_VERSION, may_be_redacted
+from llm_proxy.redaction import has_older_rules, may_be_redacted
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.library import (
     Library,
@@ -327,9 +327,7 @@ class LibraryIndex:
 
     def key_by_run_rules(self, meta: CassetteMeta, request: StoredRequest) -> str:
         """The key of a file's request by the rules of this run."""
-        if is_keyed_by(meta, self._rules) and not _is_redacted_by_older_rules(
-            meta.redaction_rules_version
-        ):
+        if is_keyed_by(meta, self._rules) and not has_older_rules(meta.redaction_rules_version):
             return meta.key
         return matching.request_key(meta.provider, request, self._rules)
 
@@ -432,18 +430,11 @@ class LibraryIndex:
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
             self._paths_keyed_differently.add(path)
-        elif _is_redacted_by_older_rules(meta_line.get("redaction_rules")) and may_be_redacted(
+        elif has_older_rules(meta_line.get("redaction_rules")) and may_be_redacted(
             second, self._rules.redaction
         ):
             self._paths_redacted_differently.add(path)
         self._word_index.add_cassette(number, second)
-
-
-def _is_redacted_by_older_rules(redaction_rules_version: object) -> bool:
-    """Whether values in a file's request may be replaced now that were not when it was keyed."""
-    return not isinstance(redaction_rules_version, int) or (
-        redaction_rules_version < REDACTION_RULES_VERSION
-    )
 
 
 def _read_opening_lines(path: str) -> tuple[bytes, bytes]:

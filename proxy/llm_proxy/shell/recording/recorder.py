@@ -412,12 +412,7 @@ class SpoolRecorder:
     """Starts recordings, writes them to spools and files them in the library."""
 
     def __init__(
-        self,
-        library: Library,
-        spool_folder: Path,
-        events: RecorderEvents,
-        *,
-        replaces_older: bool,
+        self, library: Library, spool_folder: Path, events: RecorderEvents, *, replaces_older: bool
     ) -> None:
         self.library_path = str(library.root.absolute())
         self.request_counter = RequestCounter()

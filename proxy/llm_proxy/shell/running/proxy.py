@@ -240,10 +240,7 @@ async def _make_recorder(
     recorder_library = library if mode == "record" else library.with_copied_index()
     events = RecorderEvents(on_filed, on_failed)
     recorder = SpoolRecorder(
-        recorder_library,
-        settings.spool,
-        events,
-        replaces_older=mode == "record",
+        recorder_library, settings.spool, events, replaces_older=mode == "record"
     )
     await recorder.wait_until_scanned()
     return recorder
