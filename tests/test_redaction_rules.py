@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from case_tables import each_row
@@ -324,25 +326,66 @@ def test_a_key_does_not_depend_on_secrets_that_the_rules_replace() -> None:
 
 
 COPIES: Final = {
-    "chat": {"logprobs": {"content": [{"token": KEY[:5], "bytes": [115], "top_logprobs": []}]}},
-    "completions": {"logprobs": {"tokens": [KEY[:5], KEY[5:]], "top_logprobs": [{KEY[:5]: -1}]}},
-    "gemini": {"logprobsResult": {"chosenCandidates": [{"token": KEY[:5]}]}},
-    "transcription": {"words": [{"word": KEY[:5], "start": 0.5}]},
+    "chat": b'"logprobs":{"content":[{"token":"%b","bytes":[115],"top_logprobs":[]}]}',
+    "completions": b'"logprobs":{"tokens":["%b"],"top_logprobs":[{"%b":-1}]}',
+    "gemini": b'"logprobsResult":{"chosenCandidates":[{"token":"%b"}]}',
+    "transcription": b'"words":[{"word":"%b","start":0.5}]',
+    "half of a character": b'"logprobs":{"content":[{"token":"\\ud83d%b"}]}',
 }
 
 
 @each_row("copies", COPIES.values(), ids=COPIES)
-def test_tokens_that_repeat_a_secret_are_not_stored(copies: dict[str, Any]) -> None:
-    def document(text: str, **copied: Any) -> bytes:
-        return json.dumps({"text": text, "choices": [copied]}, separators=(",", ":")).encode()
-
+def test_tokens_that_repeat_a_secret_are_not_stored(copies: bytes) -> None:
+    """Everything else of the document stays byte for byte: `0.10` and a repeated member too."""
+    document = b'{"n":0.10,"m":12345678901234567890123,"a":1,"a":2,"text":"%b",%b,"z":[]}'
+    copies = copies.replace(b"%b", KEY[:5].encode())
     redaction = ResponseRedaction(DEFAULT_REDACTION, DEFAULT_REDACTION.finder())
-    harmless = make_cassette(document("hello", **copies), codec="whole")
-    assert redaction.redact(harmless, ()) is harmless
-    redacted = redaction.redact(make_cassette(document(KEY, **copies), codec="whole"), ())
-    without = dict.fromkeys(copies)
-    assert redacted.response_body == document("[redacted:anthropic-key]", **without)
-    assert redaction.redact(redacted, ()) is redacted
+
+    def stored(text: str, codec: str = "whole", *, cut: int = 0) -> bytes:
+        body = document % (text.encode(), copies)
+        body = body[: len(body) - cut] if codec == "whole" else b"data: %b\n\n" % body
+        return redact_answer(body, codec, redaction)
+
+    for harmless in ("hello", "As [redacted] says, see [redacted:jwt]"):
+        assert stored(harmless) == document % (harmless.encode(), copies)
+    without = re.sub(rb"(:)[\[{].*", rb"\1null", copies)
+    expected = document % (b"[redacted:anthropic-key]", without)
+    assert stored(KEY) == expected
+    assert stored(KEY, "sse") == b"data: %b\n\n" % expected
+    assert stored(KEY, cut=12) == expected.replace(b',"z":[]}', b"")
+
+
+def redact_answer(body: bytes, codec: str, redaction: ResponseRedaction) -> bytes:
+    """The body as a recorder stores it."""
+    redactor = Redactor(redaction.finder)
+    cassette = make_cassette(redactor.redact(body), codec=codec)
+    end = msgspec.structs.replace(cassette.response_end, redacted_count=redactor.replaced_count)
+    return redaction.redact(replace(cassette, response_end=end), ()).response_body
+
+
+@each_row(
+    "text",
+    ["see [redacted:jwt]|abc def", "W3JlZGFjdGVkOnhdIA==|Then", "[redacted:openai-key]|_backup"],
+)
+def test_placeholders_that_a_model_writes_are_text(text: str) -> None:
+    redaction = ResponseRedaction(
+        DEFAULT_REDACTION, DEFAULT_REDACTION.finder(), follows_stream=True
+    )
+    answer = b"".join(map(chat_event, text.split("|")))
+    assert redact_answer(answer, "sse", redaction) == answer
+
+
+@each_row(
+    "body",
+    [b'{"password":"\\ud83dhunter2-Zx81"}', b'{"password":"caf\xe9-hunter2"}',
+     b'{"token":"\\ud83dAbCd3Fg7Hi9Jk2Lm4"}', b'{"a":"{\\"password\\":\\"hunter2\\", \\"us"}'],
+)  # fmt: skip
+def test_a_secret_field_may_hold_what_is_no_text(body: bytes) -> None:
+    redacted = redact_request(
+        StoredRequest("POST", "/v1/x", "", JSON_TYPE, body), DEFAULT_REDACTION
+    )
+    assert redacted.body.count(b"[redacted:secret-fields]") == 1
+    assert b"hunter2" not in redacted.body
 
 
 # --- the documentation ----------------------------------------------------------------------------

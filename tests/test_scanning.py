@@ -162,10 +162,12 @@ def test_rules_of_a_project_apply() -> None:
 def test_the_rest_of_a_secret_that_was_cut_is_removed_alone() -> None:
     cassette = make_cassette(event("key [redacted:anthropic-key]") + event("N2pQ4rS6") + event("."))
 
+    end = msgspec.structs.replace(cassette.response_end, redacted_count=1)
+    recorded = replace(cassette, response_end=end)
     stored = ResponseRedaction(DEFAULT_REDACTION, SCAN.finder, follows_stream=True)
     scrubbed = ResponseRedaction(DEFAULT_REDACTION, SCAN.finder)
 
-    assert b"N2pQ4rS6" not in stored.redact(cassette, ()).response_body
+    assert b"N2pQ4rS6" not in stored.redact(recorded, ()).response_body
     assert scrubbed.redact(cassette, ()) is cassette
     assert list(SCAN.scan_cassette(cassette)) == []
 

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from case_tables import each_row
@@ -82,7 +83,10 @@ def spooled_answer(codec: str, reads: Sequence[bytes], head: ResponseHead = HEAD
     body = FrameRedactor(redactor) if codec == eventstream.CODEC_NAME else redactor
     pieces = [piece for at, data in enumerate(reads) for piece in body.feed(Read(20.0 + at, data))]
     stored_reads = [Read(each.at_ms, each.received_bytes) for each in (*pieces, *body.flush())]
-    return parse_cassette(FILE_NAME, encode_cassette(stored_reads, codec=codec, head=head))
+    cassette = parse_cassette(FILE_NAME, encode_cassette(stored_reads, codec=codec, head=head))
+    count = redactor.replaced_count
+    end = msgspec.structs.replace(cassette.response_end, redacted_count=count)
+    return replace(cassette, response_end=end)
 
 
 def stored_answer(
@@ -418,6 +422,9 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
         f"key{KEY_ID}", KEY_ID * 2,
     ),
     "a secret in several texts": (),
+    "the value of a secret field that is cut before its closing quote": (
+        f'{{"api_key": "{UNSHAPED}',
+    ),
     "the pieces of a secret in the spool, while its stream runs token by token; they are replaced "
     "when the recording ends, and by `recover` after a crash": (),
     "such pieces of a client's credential without a shape, after a crash: `recover` does not know "

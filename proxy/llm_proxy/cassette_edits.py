@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Final, cast
 
 import msgspec
-import orjson
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256_hex
@@ -79,27 +78,36 @@ def edit_cassette(
     return (_with_edits(cassette, edits), count) if edits else (cassette, 0)
 
 
-def edit_documents(cassette: Cassette, edit: Callable[[Json], Json]) -> Cassette:
-    """The cassette with its JSON documents edited; the same object if `edit` returns each as it is.
+def edit_message_texts(
+    cassette: Cassette, find_changes: Callable[[str], list[TextChange]]
+) -> Cassette:
+    """The cassette with the texts of its messages changed; the same object if none is.
 
-    A document in several lines of an SSE event stays as it is.
+    Each text is mostly a JSON document.
     """
     edits: list[ByteEdit] = []
     offset = 0
     for message in cassette.framed_messages:
         text = editable_text(cassette.codec_name, message)
-        parsed = None if text is None else _parse_document(text.text, is_last=False)
-        if text is not None and parsed is not None:
-            edited = edit(parsed[1])
-            is_one_line = cassette.codec_name != "sse" or "\n" not in text.text
-            if edited is not parsed[1] and is_one_line:
-                document = orjson.dumps(edited).decode()
-                edits += [
-                    ByteEdit(offset + each.begin, offset + each.end, each.replacement)
-                    for each in text.to_byte_edits([TextChange(0, len(text.text), document)])
+        if text is not None and (changes := find_changes(text.text)):
+            if cassette.codec_name == "sse":  # the line ends belong to the framing
+                changes = [
+                    part for change in changes for part in _changes_by_line(text.text, change)
                 ]
+            edits += [
+                ByteEdit(offset + each.begin, offset + each.end, each.replacement)
+                for each in text.to_byte_edits(changes)
+            ]
         offset += len(message)
     return _with_edits(cassette, edits) if edits else cassette
+
+
+def _changes_by_line(text: str, change: TextChange) -> Iterator[TextChange]:
+    """A change of each line; the first one has the replacement."""
+    begin, replacement = change.begin, change.replacement
+    for line in text[change.begin : change.end].split("\n"):
+        yield TextChange(begin, begin + len(line), replacement)
+        begin, replacement = begin + len(line) + 1, ""
 
 
 def _with_edits(cassette: Cassette, edits: Sequence[ByteEdit]) -> Cassette:

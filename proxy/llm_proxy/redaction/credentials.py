@@ -122,7 +122,7 @@ def environment_secret_spellings(environ: Mapping[str, str]) -> frozenset[bytes]
 
 def is_dummy_credential(value: str) -> bool:
     """Whether clients send this value where no credential is needed."""
-    return value.strip().lower().encode() in _DUMMY_CREDENTIALS
+    return value.strip().lower().encode("utf-8", "replace") in _DUMMY_CREDENTIALS
 
 
 def has_secret_shape(value: bytes) -> bool:

@@ -6,18 +6,18 @@ messages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from operator import is_not
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 import msgspec
 
 from llm_proxy.cassette import Cassette, StoredRequest
-from llm_proxy.cassette_edits import edit_cassette, edit_documents, message_text_edits
+from llm_proxy.cassette_edits import edit_cassette, edit_message_texts, message_text_edits
 from llm_proxy.display import json_path_step
 from llm_proxy.errors import SecretNotReplaced
 from llm_proxy.exchange import header_value
@@ -54,7 +54,10 @@ _FORM_TYPE: Final = re.compile(rb"(?i)x-www-form-urlencoded|multipart/")
 _FORM: Final = "application/x-www-form-urlencoded"
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is searched."""
-_COPIED_TOKENS: Final = frozenset({"logprobs", "logprobsResult", "words"})
+_COPIED_TOKENS: Final = re.compile(
+    r"""(?<!\\)"(?:logprobs|logprobsResult|prompt_logprobs)"\s*:\s*(?=[{\[])"""
+    r"""|(?<!\\)"words"\s*:\s*(?=\[\s*\{\s*"word"\s*:)"""
+)
 """Members that repeat a text in tokens, or in the words of a transcription."""
 _KEYED_SECRETS: Final = MappingProxyType(
     {CLIENT_PLACEHOLDER: "a credential", OPERATOR_PLACEHOLDER: "a secret of the environment"}
@@ -105,6 +108,8 @@ that secret begins the next piece."""
 _ANY_PLACEHOLDER: Final = (
     r"\[redacted:|5b72656461637465643a|W3JlZGFjdGVkO|tyZWRhY3RlZD|bcmVkYWN0ZWQ6"
 )
+_WORD: Final = re.compile("(?:[A-Z]?[a-z]{1,15})?")
+"""What may follow a secret by chance."""
 _ENCODED_RULE: Final = "encoded-secret"
 """The rule of a rest whose placeholder is encoded."""
 _MAX_PLACEHOLDER_CHARS: Final = 160
@@ -151,15 +156,26 @@ class TextRedaction:
     def _find(self, text: str, member: str, depth: int) -> list[TextChange]:
         if (rule := self._field_rule(text, member)) is not None:
             return [TextChange(0, len(text), rule_placeholder(rule), rule)]
-        if depth < _MAX_JSON_DEPTH and is_json_container(text):
-            return [
-                change
-                for string in json_strings(text)
-                for change in string.to_source_changes(
-                    self._find(string.value, string.member, depth + 1)
-                )
-            ]
-        return self._secrets(text)
+        if depth == _MAX_JSON_DEPTH or not text.lstrip().startswith(("{", "[")):
+            return self._secrets(text)
+        is_document = is_json_container(text)
+        if not is_document and not self.is_request:
+            return self._secrets(text)
+        changes = [
+            change
+            for string in json_strings(text)
+            for change in string.to_source_changes(
+                self._find(string.value, string.member, depth + 1)
+            )
+        ]
+        if is_document:
+            return changes
+        others = (
+            change
+            for change in self._secrets(text)  # outside of strings, in what is no document
+            if not any(each.begin < change.end and change.begin < each.end for each in changes)
+        )
+        return sorted((*changes, *others), key=lambda change: change.begin)
 
     def _secrets(self, text: str) -> list[TextChange]:
         data = text.encode("utf-8", "surrogatepass")
@@ -189,7 +205,9 @@ class TextRedaction:
             case "secret" if not is_dummy_credential(text):
                 return FIELD_NAMES_RULE
             case "ambiguous" if len(text) >= _MIN_AMBIGUOUS_CHARS and " " not in text:
-                return FIELD_NAMES_RULE if has_secret_shape(text.encode()) else None
+                return (
+                    FIELD_NAMES_RULE if has_secret_shape(text.encode("utf-8", "replace")) else None
+                )
             case _:
                 return None
 
@@ -234,9 +252,10 @@ def _rests_of_secrets(text: str, piece_starts: Sequence[int]) -> Iterator[TextCh
                 end_of_escape = re.compile(_END_OF_ESCAPE if groups.get("cut") else "")
                 escape = end_of_escape.match(text, start)
                 match = re.compile(rest).match(text, escape.end() if escape else start)
-                if match is not None and match.end() > start:
+                rule = groups.get("rule")
+                if match is not None and _WORD.fullmatch(match.group()) is None:
                     position = match.end()
-                    yield TextChange(start, position, "", groups.get("rule") or _ENCODED_RULE)
+                    yield TextChange(start, position, "", rule or _ENCODED_RULE)
                 break
 
 
@@ -386,11 +405,16 @@ class ResponseRedaction:
 
         `counted_texts` are those of its dialect.  Raises `SecretNotReplaced`.
         """
+        # Without a count, the model has written the placeholders.
+        removes_rests = self.follows_stream and cassette.response_end.redacted_count > 0
         redacted, count, has_secrets = self._edit(
-            cassette, counted_texts, removes_rests=self.follows_stream
+            cassette, counted_texts, removes_rests=removes_rests
         )
-        if redacted is not cassette or b"[redacted" in cassette.response_body:
-            redacted = edit_documents(redacted, _without_copies)
+        was_redacted = (
+            cassette.response_end.redacted_count and b"[redacted" in cassette.response_body
+        )
+        if was_redacted or redacted is not cassette:
+            redacted = edit_message_texts(redacted, _copied_token_changes)
         if redacted is cassette and not has_secrets:
             return cassette
         if self._edit(redacted, counted_texts, removes_rests=False)[2]:
@@ -421,27 +445,19 @@ class ResponseRedaction:
         return edited, count, redaction.has_found or count > 0
 
 
-def _without_copies(document: Json) -> Json:
-    try:
-        return _without_copied_tokens(document)
-    except RecursionError:  # nested too deep
-        return document
-
-
-def _without_copied_tokens(value: Json) -> Json:
-    """A document without what repeats a text token by token; the same object if it has none."""
-    match value:
-        case dict():
-            edited = {
-                name: None if name in _COPIED_TOKENS and item else _without_copied_tokens(item)
-                for name, item in value.items()
-            }
-            return edited if any(edited[name] is not value[name] for name in value) else value
-        case list():
-            items = [_without_copied_tokens(item) for item in value]
-            return items if any(map(is_not, items, value)) else value
-        case _:
-            return value
+def _copied_token_changes(text: str) -> list[TextChange]:
+    """Changes to null of what repeats a text token by token, in a message's document."""
+    changes: list[TextChange] = []
+    for member in _COPIED_TOKENS.finditer(text):
+        begin = member.end()
+        if changes and begin < changes[-1].end:
+            continue
+        try:
+            end = json.JSONDecoder().raw_decode(text, begin)[1]
+        except (ValueError, RecursionError):  # it is cut, or nested too deep
+            end = len(text)
+        changes.append(TextChange(begin, end, "null"))
+    return changes
 
 
 def _may_have_secret_field(body: bytes) -> bool:
