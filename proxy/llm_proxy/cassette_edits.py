@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final, cast
 
@@ -34,7 +35,6 @@ from llm_proxy.turns import Json
 
 _STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that identify which of several interleaved fields a message continues."""
-_STREAM_ID_ENDINGS: Final = ("index", "Index", "item_id")
 _LINE_END: Final = re.compile("[\r\n]")
 _NOT_JSON: Final = -1
 """The text index of a message that is no JSON."""
@@ -332,20 +332,23 @@ def _keyed_texts(
     ]
 
 
+@lru_cache(1024)  # messages have the same members again and again
+def _stream_id_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if _STREAM_ID_MEMBER.fullmatch(name))
+
+
 def _add_keyed_texts(value: object, key: FieldKey, texts: list[tuple[FieldKey, str]]) -> None:
     if isinstance(value, str):
         texts.append((key, value))
     elif isinstance(value, dict):
-        stream_ids = tuple(
-            (name, item)
-            for name, item in value.items()
-            if name.endswith(_STREAM_ID_ENDINGS)
-            and isinstance(item, int | str)
-            and _STREAM_ID_MEMBER.fullmatch(name)
-        )
+        if id_names := _stream_id_names(tuple(value)):
+            ids = ((name, value[name]) for name in id_names)
+            key = (*key, *(pair for pair in ids if isinstance(pair[1], int | str)))
         for name, item in value.items():
-            if isinstance(item, str | dict | list):
-                _add_keyed_texts(item, (*key, *stream_ids, name), texts)
+            if isinstance(item, str):
+                texts.append(((*key, name), item))
+            elif isinstance(item, dict | list):
+                _add_keyed_texts(item, (*key, name), texts)
     elif isinstance(value, list):
         for number, item in enumerate(value):
             _add_keyed_texts(item, (*key, number), texts)

@@ -18,6 +18,7 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Headers
 from llm_proxy.message_texts import editable_text
 from llm_proxy.redaction import (
+    NO_REDACTION,
     RedactionRules,
     SecretFinder,
     has_older_rules,
@@ -94,24 +95,29 @@ class SecretScan:
             cassette = parse_cassette(file, content)
         except CassetteError as error:
             return FileScan(tuple(self._scan_bytes(file, content)), is_cassette=True, error=error)
+        # One search finds all that is not in pieces, except in messages that are base64 here.
+        may_have_secrets = b'"base64"' in content or bool(self.finder.find(content))
         return FileScan(
-            tuple(self.scan_cassette(cassette)),
+            tuple(self.scan_cassette(cassette, may_have_secrets=may_have_secrets)),
             is_cassette=True,
             has_older_rules=has_older_rules(cassette.meta.redaction_rules_version),
         )
 
-    def scan_cassette(self, cassette: Cassette) -> Iterator[SecretFinding]:
-        """The secrets in a cassette."""
-        parts = list(_parts(cassette))
-        searched = b"\n".join(part.data for part in parts if not part.rule)
-        has_secrets = bool(self.finder.find(searched))  # in nearly none: one search for all parts
-        for part in parts:
+    def scan_cassette(
+        self, cassette: Cassette, *, may_have_secrets: bool = True
+    ) -> Iterator[SecretFinding]:
+        """The secrets in a cassette.
+
+        Without `may_have_secrets`, there are none but in names of fields and in joined texts.
+        """
+        for part in _parts(cassette):
             if part.rule:
                 yield _finding(cassette.file, part.line, part.place, part.rule, part.data)
-            elif has_secrets:
+            elif may_have_secrets:
                 yield from self._scan_data(cassette.file, part)
-        yield from self._scan_request_body(cassette.file, cassette.request)
-        yield from self._scan_response_body(cassette)
+        finder = self.finder if may_have_secrets else NO_REDACTION.finder()
+        yield from self._scan_request_body(cassette.file, cassette.request, finder)
+        yield from self._scan_response_body(cassette, finder)
 
     def _scan_bytes(self, file: str, content: bytes) -> Iterator[SecretFinding]:
         line, offset = 1, 0
@@ -125,7 +131,9 @@ class SecretScan:
             secret = part.data[span.begin : span.end]
             yield _finding(file, part.line, part.place, span.rule, secret)
 
-    def _scan_request_body(self, file: str, request: StoredRequest) -> Iterator[SecretFinding]:
+    def _scan_request_body(
+        self, file: str, request: StoredRequest, finder: SecretFinder
+    ) -> Iterator[SecretFinding]:
         place = "request.body"
         if self.rules.has_field_names and is_form(request):
             for part in _parameter_parts(place, request.body.decode("latin-1")):
@@ -134,7 +142,7 @@ class SecretScan:
                 else:
                     yield from self._scan_data(file, part)
             return
-        spans = self.finder.find(request.body)
+        spans = finder.find(request.body)
         field_rules = replace(self.rules, patterns=(), expressions=())
         if not spans and redact_request(request, field_rules) is request:
             return
@@ -150,10 +158,13 @@ class SecretScan:
                 secret = request.body[span.begin : span.end]
                 yield _finding(file, _REQUEST_LINE, place, span.rule, secret)
 
-    def _scan_response_body(self, cassette: Cassette) -> Iterator[SecretFinding]:
+    def _scan_response_body(
+        self, cassette: Cassette, finder: SecretFinder
+    ) -> Iterator[SecretFinding]:
         file, messages, body = cassette.file, cassette.framed_messages, cassette.response_body
         redaction = TextRedaction(self.finder, self.rules, is_request=False)
-        if len(messages) == 1 and not self.rules.paths and redaction.is_clean(body):
+        is_single = len(messages) == 1 and not self.rules.paths and not self.rules.fields
+        if is_single and not finder.find(body):
             return  # there is nothing to join
         counted_texts = cassette_dialect(cassette).counted_texts
         by_secret: dict[tuple[JsonPath, str, bytes], list[_TextFinding]] = {}
@@ -165,7 +176,7 @@ class SecretScan:
             line = _FIRST_MESSAGE_LINE + same[0].messages[0]
             yield _finding(file, line, _response_place(path, same), rule, secret)
         starts = [0, *accumulate(map(len, messages))]
-        for span in self.finder.find(body):
+        for span in finder.find(body):
             number = bisect_right(starts, span.begin) - 1
             if (span.rule, number) not in found:
                 line, secret = _FIRST_MESSAGE_LINE + number, body[span.begin : span.end]
