@@ -460,6 +460,24 @@ async def test_a_secret_of_the_environment_is_not_recorded_and_the_log_names_its
     assert replayed.body == cassette.response_body
 
 
+async def test_a_secret_of_the_environment_in_a_deeply_nested_request_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret, depth = "kX9vQ2mB7rT4pL6w", 1000
+    monkeypatch.setenv("DB_PASSWORD", secret)
+    body = b'{"model":"m","metadata":%b"%b"%b}' % (b"[" * depth, secret.encode(), b"]" * depth)
+    request = build_http_request("/v1/chat/completions", body, "Content-Type: application/json")
+    with caplog.at_level(logging.WARNING):
+        async with (
+            upstream(chunked([chat_event("ok"), DONE_EVENT])) as live,
+            proxy("record", tmp_path, live.url) as recording,
+        ):
+            await send_request(recording.url, request)
+    [cassette] = load_cassettes(tmp_path)
+    assert cassette.request.body == body.replace(secret.encode(), b"[redacted-operator]")
+    assert f"$.metadata{'[0]' * depth};" in caplog.text
+
+
 # --- what cannot be replaced ----------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -50,8 +51,9 @@ from llm_proxy.redaction.rules import (
 from llm_proxy.redaction.stream import Redactor
 from llm_proxy.turns import Json
 
-_FORM_TYPE: Final = re.compile(rb"(?i)x-www-form-urlencoded|multipart/")
-_FORM: Final = "application/x-www-form-urlencoded"
+_ANY_FORM: Final = re.compile(rb"(?i)x-www-form-urlencoded|multipart/")
+"""What line 2 of a cassette contains if the body of the request is a form."""
+_URLENCODED_FORM: Final = "application/x-www-form-urlencoded"
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is searched."""
 _COPIED_TOKENS: Final = re.compile(
@@ -264,7 +266,7 @@ def may_be_redacted(line: bytes, rules: RedactionRules) -> bool:
     return bool(
         rules.fields
         or rules.paths
-        or (rules.has_field_names and (_may_have_secret_field(line) or _FORM_TYPE.search(line)))
+        or (rules.has_field_names and (_may_have_secret_field(line) or _ANY_FORM.search(line)))
         or rules.finder().find(line)
     )
 
@@ -325,23 +327,24 @@ def keyed_secret_places(stored: StoredRequest) -> Iterator[str]:
 
 def _paths_with(value: Json, placeholder: str, path: str) -> Iterator[str]:
     """The JSONPaths of the strings that contain a placeholder."""
-    match value:
-        case str() if placeholder in value:
-            yield path
-        case dict():
-            for name, item in value.items():
-                yield from _paths_with(item, placeholder, path + json_path_step(name))
-        case list():
-            for index, item in enumerate(value):
-                yield from _paths_with(item, placeholder, f"{path}[{index}]")
-        case _:
-            pass
+    places = deque([(value, path)])  # no recursion: the client decides how deep it is nested
+    while places:
+        value, path = places.popleft()
+        match value:
+            case str() if placeholder in value:
+                yield path
+            case dict():
+                places.extend((item, path + json_path_step(name)) for name, item in value.items())
+            case list():
+                places.extend((item, f"{path}[{index}]") for index, item in enumerate(value))
+            case _:
+                pass
 
 
 def is_form(request: StoredRequest) -> bool:
     """Whether the body of a request is a form whose fields are written as in a query."""
     content_type = header_value(request.headers, "content-type") or ""
-    return content_type.partition(";")[0].strip().lower() == _FORM
+    return content_type.partition(";")[0].strip().lower() == _URLENCODED_FORM
 
 
 def _redact_fields(request: StoredRequest, rules: RedactionRules) -> tuple[bytes, int]:

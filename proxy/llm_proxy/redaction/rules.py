@@ -58,11 +58,6 @@ class RedactionRules:
     texts: tuple[str, ...] = ()
     """How they differ from the default, as stored in line 1 of a cassette."""
 
-    @property
-    def has_field_rules(self) -> bool:
-        """Whether any rule needs the fields of a body."""
-        return self.has_field_names or bool(self.fields or self.paths)
-
     @cached_property
     def _own_finder(self) -> SecretFinder:
         compiled = [(EXPRESSION_RULE, compile_expression(text)) for text in self.expressions]

@@ -348,9 +348,8 @@ def timestamp_now() -> str:
 @contextmanager
 def _temporary_file(library: Library, temporary: Path) -> Iterator[BinaryIO]:
     """A new file, locked while it is written, and deleted afterwards unless it was renamed."""
-    with library.create_file(
-        temporary
-    ) as file:  # an existing file is not ours, to write or to delete
+    # An existing file is not ours, to write or to delete.
+    with library.create_file(temporary) as file:
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
