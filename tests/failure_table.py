@@ -1,6 +1,6 @@
 """What the official SDKs raise where a scenario fails, and how many requests they send: measured.
 
-PYTHONPATH=proxy:tests python tests/failure_table.py prints the table of docs/scenario-failures.md;
+PYTHONPATH=proxy:tests python tests/failure_table.py prints the table of the docs;
 it needs the judge google-genai (scripts/judges google-genai).
 
 The SDKs have their defaults but for two: they wait at most 10 ms before a retry, and 0.6 s for a

@@ -1,6 +1,6 @@
 """The page of all faults, made of their docstrings and of what was measured.
 
-PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/faults.md
+PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/reference/faults.md
 
 The frame is written by hand: tests/fault_frame.md, with placeholders for the generated parts.
 """
@@ -20,7 +20,7 @@ from llm_proxy.faults.kind import ALL_CODECS, STREAM_CODECS, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
 
 FRAME: Final = Path(__file__).with_name("fault_frame.md")
-PAGE: Final = Path(__file__).parents[1] / "docs" / "faults.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "faults.md"
 
 _FRAMINGS: Final[Mapping[str, str]] = {
     "sse": "SSE",

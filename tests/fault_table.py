@@ -1,4 +1,4 @@
-"""The tables of what the official SDKs do on each fault, as docs/faults.md has them.
+"""The tables of what the official SDKs do on each fault, as docs/reference/faults.md has them.
 
 They show what was measured last (`tests/fault_outcomes.json`): no requests are sent for them.
 """

@@ -1,7 +1,7 @@
 """Which test covers which statement of the specifications of scenarios, synthesis and mocks.
 
 A test names its statements with the marker `shows`.  `python tests/scenario_statements.py`
-regenerates docs/scenario-statements.md.
+regenerates tests/scenario_statements.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TESTS: Final = Path(__file__).parent
-PAGE: Final = TESTS.parent / "docs" / "scenario-statements.md"
+PAGE: Final = TESTS / "scenario_statements.md"
 
 _MARKER: Final = "pytest.mark.shows"
 _WITHOUT_EQUIVALENT: Final = "without a twin"
@@ -22,8 +22,8 @@ _INTRODUCTION: Final = """\
 
 Scenarios, made-up answers and mocks follow three documents: 000 describes a scripted provider, 001
 a server's test mode, 004 the options of a mock. Each of their statements has a number here, a few
-words, and the tests that show it over HTTP. [scenarios.md](scenarios.md) and
-[synthesis.md](synthesis.md) say how to use them.
+words, and the tests that show it over HTTP. [scenarios.md](../docs/reference/scenarios.md) and
+[synthesis.md](../docs/reference/synthesis.md) say how to use them.
 
 A test names its statements by the marker `shows`; `python tests/scenario_statements.py` writes
 this page.

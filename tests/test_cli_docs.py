@@ -15,8 +15,8 @@ from llm_proxy.shell.server import control, intake
 from llm_proxy.shell.upstream import signing
 
 DOCS = Path(__file__).parents[1] / "docs"
-CLI = (DOCS / "cli.md").read_text("utf-8")
-SERVER = (DOCS / "server.md").read_text("utf-8")
+CLI = (DOCS / "reference" / "cli.md").read_text("utf-8")
+SERVER = (DOCS / "reference" / "server.md").read_text("utf-8")
 
 
 def _command(name: str) -> click.Command:

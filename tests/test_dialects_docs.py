@@ -11,7 +11,7 @@ from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.providers import PROVIDERS
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = (DOCS / "dialects.md").read_text()
+PAGE = (DOCS / "reference" / "dialects.md").read_text()
 
 
 def test_the_page_ends_with_the_generated_table() -> None:
@@ -32,7 +32,7 @@ def test_every_provider_variant_has_its_row(name: str) -> None:
 
 @each_row("name", [provider.name for provider in PROVIDERS])
 def test_every_provider_has_its_row(name: str) -> None:
-    server_page = (DOCS / "server.md").read_text()
+    server_page = (DOCS / "reference" / "reference" / "server.md").read_text()
     rows = [
         line
         for line in server_page.split("## Providers")[1].split("###")[0].splitlines()
@@ -40,12 +40,16 @@ def test_every_provider_has_its_row(name: str) -> None:
     ]
 
     assert any(f"`{name}`" in row.split(" | ")[0] for row in rows), (
-        "add the provider's row to docs/server.md"
+        "add the provider's row to docs/reference/server.md"
     )
 
 
 @each_row("dialect", dialects.chat_dialects().values())
 def test_the_scenarios_page_names_the_key_of_its_metadata(dialect: dialects.Dialect) -> None:
-    sentence = (DOCS / "scenarios.md").read_text().split("What stands in `provider_metadata`")[1]
+    sentence = (
+        (DOCS / "reference" / "reference" / "scenarios.md")
+        .read_text()
+        .split("What stands in `provider_metadata`")[1]
+    )
 
     assert f"`{dialect.metadata_names.read_keys[0]}`" in sentence.partition(" is told in ")[0]

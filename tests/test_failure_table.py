@@ -1,4 +1,4 @@
-"""docs/scenario-failures.md: what the official SDKs raise, and how many requests they send."""
+"""What the official SDKs raise on each failure, and how many requests they send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import failure_table
 import judge_runner
 from failure_table import COLUMNS, GOOGLE, Table
 
-PAGE = (Path(__file__).parents[1] / "docs" / "scenario-failures.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "scenario-failures.md").read_text()
 COLUMNS_WITHOUT_GOOGLE = [column for column in COLUMNS if column != GOOGLE]
 
 

@@ -1,4 +1,4 @@
-"""docs/faults.md is up to date with the fault definitions."""
+"""docs/reference/faults.md is up to date with the fault definitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT = PAGE.read_text("utf-8")
 
 def test_the_page_is_up_to_date() -> None:
     assert render_page() == TEXT, (
-        "PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/faults.md"
+        "PYTHONPATH=proxy:tests .venv/bin/python tests/fault_page.py > docs/reference/faults.md"
     )
 
 

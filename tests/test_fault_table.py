@@ -1,4 +1,4 @@
-"""docs/faults.md: what the official SDKs do on each fault, and how many requests they send."""
+"""What the official SDKs do on each fault, and how many requests they send."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Responses altered by faults, as the official SDKs parse them.
 
-What SDKs raise on each fault is in `docs/faults.md`.
+What SDKs raise on each fault is in `docs/reference/faults.md`.
 """
 
 from __future__ import annotations

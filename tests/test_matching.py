@@ -353,6 +353,6 @@ class TestVolatileFields:
         ],
     )
     def test_every_volatile_field_is_documented(self, name: str, field: str) -> None:
-        documented = (ROOT / "docs/cassette-format.md").read_text().split("## The key")[1]
+        documented = (ROOT / "docs/reference/cassette-format.md").read_text().split("## The key")[1]
 
         assert f"| `{name}` | `{field}` |" in documented

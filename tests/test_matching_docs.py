@@ -1,4 +1,4 @@
-"""docs/matching.md is correct: its pairs of requests have the keys that it states."""
+"""docs/reference/matching.md is correct: its pairs of requests have the keys that it states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llm_proxy.matching.presets import PRESETS
 from llm_proxy.routing import RoutingSettings, route_request
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
-PAGE: Final = (DOCS / "matching.md").read_text("utf-8")
+PAGE: Final = (DOCS / "reference" / "matching.md").read_text("utf-8")
 _BLOCK: Final = re.compile(
     r"^```jsonl (?P<expected>same|differ)(?P<rules>[^\n]*)\n(?P<lines>.*?)^```$",
     re.MULTILINE | re.DOTALL,

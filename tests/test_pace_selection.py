@@ -314,8 +314,8 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
     ("fields", "error"),
     [
         ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
-        ({}, 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'),
-        ({"pace": 4}, 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'),
+        ({}, 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'),
+        ({"pace": 4}, 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'),
         ({"pace": "4x", "session": "a/b"}, "'a/b' is no session name: use letters, digits, dot, "),
         ({"pace": "4x", "session": 5}, "'5' is no session name: use letters, digits, dot, "),
     ],

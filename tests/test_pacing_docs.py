@@ -1,4 +1,4 @@
-"""docs/pacing.md is correct."""
+"""docs/reference/pacing.md is correct."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_proxy.pacing.distributions import (
 )
 from llm_proxy.pacing.pace import PROFILES
 
-PAGE: Final = (Path(__file__).parents[1] / "docs" / "pacing.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[1] / "docs" / "reference" / "pacing.md").read_text("utf-8")
 ROWS: Final = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.splitlines()

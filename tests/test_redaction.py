@@ -75,7 +75,7 @@ def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(
     )
 
 
-SECURITY_PAGE = Path(__file__).parent.parent / "docs" / "security.md"
+SECURITY_PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "security.md"
 _ROW = re.compile(r"\| ([^|]+) \| ([^|]*)\| ([^|]*)\| [^|]+ \|")
 _NAME = re.compile(r"`([a-z0-9_*-]+)`")
 

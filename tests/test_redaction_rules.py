@@ -44,7 +44,9 @@ from waiting import wait_until
 KEY: Final = "sk-" + "ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6"
 JSON_TYPE: Final = (("content-type", "application/json"),)
 FORM_TYPE: Final = (("content-type", "application/x-www-form-urlencoded"),)
-SECURITY_PAGE: Final = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+SECURITY_PAGE: Final = (
+    Path(__file__).parent.parent / "docs" / "explanation" / "security.md"
+).read_text()
 
 
 def redacted_body(body: Any, rules: RedactionRules = DEFAULT_REDACTION) -> Any:
@@ -296,7 +298,7 @@ def test_a_project_disables_a_rule(name: str) -> None:
         (["$.a["], [], "is no JSONPath (RFC 9535)"),
         (["two words"], [], "'two words' is no redaction rule: write email, phone or home-paths"),
         ([], ["twilio"], "twilio is no redaction rule: did you mean twilio-id?"),
-        ([], ["x"], "x is no redaction rule: docs/security.md lists them"),
+        ([], ["x"], "x is no redaction rule: docs/explanation/security.md lists them"),
         ([], [""], " is no redaction rule"),
     ],
 )

@@ -17,7 +17,7 @@ from scenario_statements import (
     statements_without_equivalent,
 )
 
-SCENARIOS = (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text("utf-8")
+SCENARIOS = (Path(__file__).parents[1] / "docs" / "reference" / "scenarios.md").read_text("utf-8")
 
 
 def test_every_number_is_there_once() -> None:

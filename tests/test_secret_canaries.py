@@ -434,7 +434,7 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
 
 
 def test_all_that_is_not_found_is_documented() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "explanation" / "security.md").read_text()
     table = page.partition("### What is not found\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)
     assert rows == ["what", *NOT_FOUND]

@@ -1,4 +1,4 @@
-"""docs/verdict.md describes every rule, its levels, and the document."""
+"""docs/reference/verdict.md describes every rule, its levels, and the document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llm_proxy.verdict.judging import verdict_document
 from llm_proxy.verdict.rules import RULES
 from test_verdict_rules import TABLES
 
-PAGE = (Path(__file__).parents[1] / "docs" / "verdict.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "verdict.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"(?ms)^### ([a-z-]+)$(.*?)(?=^##)", PAGE))
 EXAMPLE_FINDINGS = re.findall(r"(?m)^(error|warning|note) +([a-z-]+): (.+)$", PAGE)
 

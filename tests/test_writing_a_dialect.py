@@ -1,4 +1,4 @@
-"""The code of docs/writing-a-dialect.md runs, and its dialect behaves like the others."""
+"""The code of docs/contributing/writing-a-dialect.md runs, and its dialect behaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, FinishReason, Reasoning, Text, ToolCall, Turn, Usage
 
-PAGE = Path(__file__).parents[1] / "docs" / "writing-a-dialect.md"
+PAGE = Path(__file__).parents[1] / "docs" / "contributing" / "writing-a-dialect.md"
 CONTEXT = EncodeContext("page", 1_700_000_000)
 
 

@@ -1,4 +1,4 @@
-"""The code of docs/writing-a-fault.md runs, and its faults behave as described."""
+"""The code of docs/contributing/writing-a-fault.md runs, and its faults behave as described."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llm_proxy.faults.kind import AfterBytes, AfterEvents, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "writing-a-fault.md"
+PAGE = ROOT / "docs" / "contributing" / "writing-a-fault.md"
 FAULT_NAMES = ("NOTHING", "PAUSE", "COMMENT", "TEAPOT", "UPPERCASE")
 
 

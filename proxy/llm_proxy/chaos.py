@@ -1,4 +1,4 @@
-"""Runs a command once for each fault of a plan and judges the results; see `docs/chaos.md`.
+"""Runs a command once for each fault of a plan and judges the results.
 
 Each request gets the fault, and a client that retries gets through: faults that replace the
 response are injected into the first two attempts of each request, other faults into the first.

@@ -1,4 +1,4 @@
-"""Cassettes: one exchange per file, as JSON Lines.  Reference: `docs/cassette-format.md`.
+"""Cassettes: one exchange per file, as JSON Lines.  Reference: `docs/reference/cassette-format.md`.
 
     line 1      metadata: format, tool, dialect, session, key, rules
     line 2      the request, redacted

@@ -111,7 +111,7 @@ def _parse_import_pace(text: str) -> Pace:
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),
     help="The times of answers whose source keeps none of their pieces: 50tps, profile:gpt-4o, …; "
-    "see docs/pacing.md.  [default: as the source says, else at once]",
+    "see docs/reference/pacing.md.  [default: as the source says, else at once]",
 )  # fmt: skip
 @click.option("--seed", type=IntRangeType(0), default=0, help="What chance in times is made of.")
 @match_rules_option

@@ -198,7 +198,7 @@ _normalise_option = SettingOption(
     "--normalise", multiple=True, metavar="RULE", type=CheckedTextType("rule", parse_rule),
     callback=lambda _ctx, _param, texts: parse_rules(texts),
     help="What does not count when a cassette is looked for: uuids, ignore=JSONPATH, claude-code, "
-         "…; see docs/matching.md. Repeatable.",
+         "…; see docs/reference/matching.md. Repeatable.",
 )  # fmt: skip
 """Its value is a `RuleSet` with the default redaction."""
 _REDACTION_OPTIONS: Final = (
@@ -206,7 +206,7 @@ _REDACTION_OPTIONS: Final = (
         "--redact", multiple=True, metavar="RULE",
         type=CheckedTextType("rule", lambda text: parse_redaction_rules([text])),
         help="What is redacted beyond secrets: email, phone, home-paths, the name of a field, a "
-             "JSONPath, or regex=PATTERN; see docs/security.md. Repeatable.",
+             "JSONPath, or regex=PATTERN; see docs/explanation/security.md. Repeatable.",
     ),
     SettingOption(
         "--no-redact", multiple=True, metavar="NAME",
@@ -276,7 +276,7 @@ SERVER_OPTIONS: Final = (
            help="Write the port to this file once we listen."),
     SettingOption("--pace", default="recorded", type=ParsedType("pace", parse_pace),
            help="When answers go out: recorded, instant, 4x, 50tps, ttft=300ms,gap=30..80ms, "
-                "profile:gpt-4o, …; see docs/pacing.md."),
+                "profile:gpt-4o, …; see docs/reference/pacing.md."),
     SettingOption("--allow-partial", is_flag=True,
            help="Replay takes that are not complete too, ended as they ended."),
     SettingOption("--strict", is_flag=True,

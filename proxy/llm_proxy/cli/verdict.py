@@ -52,7 +52,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     After each fault it is seen whether a client asked again, when, and how often; whether it
     took half an answer for a whole one, passed over what it could not read, or waited for ever.
     SOURCE is a file that --journal wrote, or the URL of a running proxy; without it the proxy of
-    LLM_PROXY_URL is asked, else the one on port 4777. The rules are in docs/verdict.md.
+    LLM_PROXY_URL is asked, else the one on port 4777. The rules are in docs/reference/verdict.md.
 
     \b
     Examples:

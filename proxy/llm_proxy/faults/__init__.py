@@ -1,1 +1,4 @@
-"""Faults: what goes wrong, where in the stream, when and for which requests (`docs/faults.md`)."""
+"""Faults: what goes wrong, where in the stream, and for which requests.
+
+Reference: `docs/reference/faults.md`.
+"""

@@ -1,4 +1,4 @@
-"""Imports recordings of other tools as cassettes, fixtures as scenarios; see `docs/importing.md`.
+"""Imports recordings of other tools: see `docs/how-to/importing.md`.
 
 source        the values of foreign files: exchanges, losses, errors
 file_parsing  parses a file: JSON, JSON Lines, YAML as recording libraries write it; undoes gzip

@@ -38,7 +38,7 @@ STORED_RESPONSE_HEADERS: Final = frozenset(
      "logfire-ai-gateway-cost", "x-accel-buffering",
      "access-control-allow-origin", "access-control-expose-headers"}
 )  # fmt: skip
-"""The response headers that are stored unchanged; `docs/security.md` lists who reads them.
+"""The response headers that are stored unchanged; see `docs/explanation/security.md`.
 
 They include the ids of Bedrock conversations: a client sends them back in a path or a body, and
 with a placeholder a replay would miss.

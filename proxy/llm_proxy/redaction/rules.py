@@ -132,7 +132,9 @@ def parse_redaction_rules(
             names.discard(name)
         else:
             close = difflib.get_close_matches(name, (*by_name, FIELD_NAMES_RULE), 1)
-            hint = f"did you mean {close[0]}?" if close else "docs/security.md lists them"
+            hint = (
+                f"did you mean {close[0]}?" if close else "docs/explanation/security.md lists them"
+            )
             raise UsageError(
                 f"{printable_excerpt(name, _MAX_SHOWN_CHARS)} is no redaction rule: {hint}"
             )

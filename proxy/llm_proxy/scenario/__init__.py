@@ -1,4 +1,4 @@
-"""Scripted conversations; see `docs/scenarios.md`.
+"""Scripted conversations; see `docs/reference/scenarios.md`.
 
 documents          scenario files: schema, parsing with source positions, validation
 scripted_response  the scripted response as timed actions; simulated failures

@@ -83,7 +83,7 @@ def judge_run(attempts: Iterable[JournalEntry]) -> RunVerdict:
 def verdict_document(
     run_verdict: RunVerdict, level: FindingLevel = DEFAULT_LEVEL
 ) -> dict[str, Any]:
-    """The JSON document of docs/verdict.md; `ok`: there is no finding of this level or above."""
+    """The JSON document of a verdict; `ok`: there is no finding of this level or above."""
     return {
         "verdict": DOCUMENT_VERSION,
         "ok": not run_verdict.cases_at_or_above(level),

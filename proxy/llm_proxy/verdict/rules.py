@@ -1,6 +1,6 @@
 """The verdict rules: each detects one kind of wrong client behaviour after a fault.
 
-`docs/verdict.md` explains why each matters, and shows an example.
+`docs/reference/verdict.md` explains why each matters, and shows an example.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shared by OpenAI's APIs and compatible providers: variants, models, errors, limits, events.
 
 How providers deviate from OpenAI's wire format was observed in their responses: see
-`docs/dialects.md`.  A provider that is not listed behaves as OpenAI.
+`docs/reference/dialects.md`.  A provider that is not listed behaves as OpenAI.
 
 An error may replace an event: an event named `error` (Groq), an object of type `error` (vLLM),
 a line `error: {...}` that is not SSE (GPUStack, old llama.cpp), or a bare JSON document with the

@@ -72,7 +72,7 @@ class ControlPages:
 
         `request_body` is the body of `request`, which has been read already.
         """
-        error = f"there is no {request.method} {request.path}; see docs/server.md"
+        error = f"there is no {request.method} {request.path}; see docs/reference/server.md"
         response = await self._page_response(request.method, request.path, request_body)
         status, document = response or (404, {"error": error})
         if any(isinstance(value, list) for value in document.values()):  # it may be long
@@ -151,7 +151,9 @@ class ControlPages:
         if method == "PUT":
             text = fields.get("pace")
             if not isinstance(text, str):
-                return 400, {"error": 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'}
+                return 400, {
+                    "error": 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'
+                }
             try:
                 pace = parse_pace(text)
             except UsageError as error:
