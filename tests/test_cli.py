@@ -28,8 +28,7 @@ from cli_process import (
 from in_process_proxy import load_cassettes
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
-from llm_proxy.shell.running.environment import DUMMY_KEY
+from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES, DUMMY_API_KEY
 from llm_proxy.version import __version__
 from raw_http import build_http_request, open_line, send_request
 from stored_cassettes import (
@@ -124,14 +123,14 @@ class TestChildProcess:
     async def test_a_replay_gives_it_dummy_keys_where_none_are_set(self, tmp_path: Path) -> None:
         child = await self._child_environment(tmp_path, "replay", OPENAI_API_KEY="its own")
         assert {name: child[name] for name in API_KEY_VARIABLES} == {
-            **dict.fromkeys(API_KEY_VARIABLES, DUMMY_KEY),
+            **dict.fromkeys(API_KEY_VARIABLES, DUMMY_API_KEY),
             "OPENAI_API_KEY": "its own",
         }
 
     @pytest.mark.parametrize("mode", ["replay", "auto"])
     async def test_a_key_that_is_set_to_nothing_is_not_set(self, tmp_path: Path, mode: str) -> None:
         child = await self._child_environment(tmp_path, mode, OPENAI_API_KEY="")
-        assert child["OPENAI_API_KEY"] == DUMMY_KEY
+        assert child["OPENAI_API_KEY"] == DUMMY_API_KEY
 
     async def test_record_gives_it_no_keys(self, tmp_path: Path) -> None:
         child = await self._child_environment(tmp_path, "record", OPENAI_API_KEY="its own")
@@ -139,41 +138,58 @@ class TestChildProcess:
         assert child["OPENAI_API_KEY"] == "its own"
 
     @each_row(
-        ("arguments", "unset", "message"),
+        ("arguments", "unset"),
         [
-            (["auto"], ["OPENAI_API_KEY"], "OPENAI_API_KEY is not set: the command has a dummy"),
-            (
-                ["auto", "--on-miss", "passthrough"],
-                ["OPENAI_API_KEY", "GROQ_API_KEY"],
-                "OPENAI_API_KEY, GROQ_API_KEY are not set: the command has dummies",
-            ),
-            (["auto"], [], ""),
-            (["auto", "--on-miss", "fail"], ["OPENAI_API_KEY"], ""),
-            (["replay"], ["OPENAI_API_KEY"], ""),
-            (["auto", "--upstream", "openai=http://127.0.0.1:1"], ["OPENAI_API_KEY"], ""),
-            (["auto", "--upstream", "default=http://127.0.0.1:1"], ["OPENAI_API_KEY"], ""),
-            (["auto"], ["AZURE_OPENAI_API_KEY"], ""),
-        ],
-        ids=[
-            "one",
-            "two",
-            "none",
-            "nothing goes live",
-            "replay",
-            "an upstream of ours",
-            "an upstream for all",
-            "no public address",
+            (["auto"], ["OPENAI_API_KEY"]),
+            (["auto", "--on-miss", "passthrough"], ["OPENAI_API_KEY", "GROQ_API_KEY"]),
+            (["auto"], []),
+            (["auto"], ["AZURE_OPENAI_API_KEY"]),  # it has no public address
+            (["auto", "--on-miss", "fail"], ["OPENAI_API_KEY"]),
+            (["replay"], ["OPENAI_API_KEY"]),
+            (["auto", "--upstream", "openai=http://127.0.0.1:1"], ["OPENAI_API_KEY"]),
+            (["auto", "--upstream", "default=http://127.0.0.1:1"], ["OPENAI_API_KEY"]),
         ],
     )
-    async def test_dummy_keys_are_reported_where_a_request_may_go_live_with_them(
-        self, tmp_path: Path, arguments: list[str], unset: list[str], message: str
+    async def test_a_command_without_a_request_is_reported_with_the_keys_that_are_missing(
+        self, tmp_path: Path, arguments: list[str], unset: list[str]
     ) -> None:
         env = {name: "its own" for name in API_KEY_VARIABLES if name not in unset}
         result = await run_command(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
         child = _printed_environment(result)
-        assert {name for name in API_KEY_VARIABLES if child[name] == DUMMY_KEY} == set(unset)
-        assert message in result.stderr
-        assert ("not set" in result.stderr) is bool(message)
+        assert {name for name in API_KEY_VARIABLES if child[name] == DUMMY_API_KEY} == set(unset)
+        may_go_live = arguments[0] == "auto" and "fail" not in arguments
+        has_upstream = "--upstream" in arguments
+        reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY"]
+        assert ("warning: the command sent no request" in result.stderr) is may_go_live
+        assert [
+            line.removeprefix("llm-proxy: warning: ").partition(" ")[0]
+            for line in result.stderr.splitlines()
+            if "is not set" in line
+        ] == (reported if may_go_live and not has_upstream else [])
+
+    @each_row(
+        ("key", "expected"),
+        [
+            ("", ["llm-proxy: warning: OPENAI_API_KEY is not set; openai will answer 401"]),
+            ("its own", []),
+        ],
+        ids=["none", "one of its own"],
+    )
+    async def test_a_dummy_key_is_reported_once_with_the_first_live_request(
+        self, tmp_path: Path, key: str, expected: list[str]
+    ) -> None:
+        with_key = CLIENT_SCRIPT.replace(
+            '"application/json"}',
+            '"application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}',
+        )
+        client = shlex.join((sys.executable, "-c", with_key))
+        no_network = ("--upstream-proxy", "http://127.0.0.1:1")
+        result = await run_command(
+            "auto", *no_network, "--", "sh", "-c", f"{client} a 0; {client} b 0",
+            folder=tmp_path, env={"OPENAI_API_KEY": key},
+        )  # fmt: skip
+        assert result.stdout.count('"type":"upstream_failed"') == 2
+        assert [line for line in result.stderr.splitlines() if "is not set" in line] == expected
 
     @each_row("code", [0, 1, 7, 255])
     async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
@@ -190,16 +206,16 @@ class TestChildProcess:
     @each_row(
         ("command", "code", "message"),
         [
-            ("no-such-command", 127, "no-such-command: there is no such command"),
-            ("./no/such/file", 127, "./no/such/file: there is no such command"),
-            ("./no-program", 126, "./no-program cannot be run: Permission denied"),
-            (".", 126, ". cannot be run: Permission denied"),
+            ("no-such-command", 127, "no-such-command: command not found"),
+            ("./no/such/file", 127, "./no/such/file: command not found"),
+            ("./no-program", 126, "cannot run ./no-program: Permission denied"),
+            (".", 126, "cannot run .: Permission denied"),
             (
                 "./no-interpreter",
                 126,
                 (
-                    "./no-interpreter cannot be run: Exec format error: a script's first line must "
-                    "name what runs it, such as #!/bin/sh"
+                    "cannot run ./no-interpreter: Exec format error; add a first line such as "
+                    "#!/bin/sh to the script"
                 ),
             ),
         ],
@@ -211,7 +227,7 @@ class TestChildProcess:
         (tmp_path / "no-interpreter").write_text("echo hello\n")
         (tmp_path / "no-interpreter").chmod(0o700)
         result = await run_command("replay", "--", command, folder=tmp_path)
-        assert (result.exit_code, result.last_error_line) == (code, f"llm-proxy: {message}")
+        assert (result.exit_code, result.last_error_line) == (code, f"llm-proxy: error: {message}")
         assert "Traceback" not in result.stderr
 
     async def test_its_arguments_and_its_output_are_its_own(self, tmp_path: Path) -> None:
@@ -330,8 +346,8 @@ class TestRecordAndReplay:
         assert (result.exit_code, result.stderr) == (
             2,
             (
-                "llm-proxy: OPENAI_BASE_URL: 'gateway.example/v1' is no http:// or https:// URL; "
-                "correct it, unset it, or give --upstream openai=URL, which wins\n"
+                "llm-proxy: error: OPENAI_BASE_URL: 'gateway.example/v1' is not an http:// or "
+                "https:// URL; correct it, unset it, or set --upstream openai=URL instead\n"
             ),
         )
 
@@ -393,7 +409,7 @@ class TestRecordAndReplay:
                 folder=tmp_path,
             )
         assert (result.exit_code, result.stdout) == (1, DONE_EVENT.decode())
-        assert "lost: 1 recording\n" in result.stderr
+        assert "1 recording lost\n" in result.stderr
 
     async def test_what_is_not_complete_is_named_once_and_counted_at_the_end(
         self, tmp_path: Path
@@ -414,7 +430,7 @@ class TestRecordAndReplay:
         for file in files:
             assert result.stderr.count(str(Path(file).relative_to(tmp_path))) == 1
         assert "recorded 2 exchanges, 0 complete\n" in result.stderr
-        assert "not complete: 2 recordings; see llm-proxy ls --partial\n" in result.stderr
+        assert "2 recordings incomplete; run llm-proxy ls --partial\n" in result.stderr
 
     async def test_an_upstream_that_failed_is_counted_at_the_end(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -423,7 +439,7 @@ class TestRecordAndReplay:
             "record", "--upstream", f"default={nowhere}", *_client_command("hi"), folder=tmp_path
         )
         assert "upstream_failed" in result.stdout
-        assert "the upstream failed 1 request\n" in result.stderr
+        assert "1 request failed at the provider or on the way to it\n" in result.stderr
         assert "lost" not in result.stderr
 
     async def test_what_a_stop_breaks_off_is_no_failure_of_the_upstream(
@@ -464,7 +480,7 @@ class TestRecordAndReplay:
                 running.send(signal.SIGINT)
                 result = await running.wait_for_end()
         assert "POST /v1/chat/completions: the client left after " in result.stderr
-        assert "1 client left before an answer\n" in result.stderr
+        assert "1 client disconnected before a response\n" in result.stderr
 
 
 class TestStartupWarnings:
@@ -473,8 +489,8 @@ class TestStartupWarnings:
     @pytest.mark.parametrize(
         ("folder_exists", "problem", "hint"),
         [
-            (False, "does not exist", ", or give --cassettes the folder that has them"),
-            (True, "holds no cassettes", ""),
+            (False, "does not exist", " or set --cassettes"),
+            (True, "contains no cassettes", ""),
         ],
         ids=["no folder", "an empty folder"],
     )
@@ -486,14 +502,14 @@ class TestStartupWarnings:
         result = await run_command("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
         assert result.exit_code == 0
         assert result.stderr.count(
-            f"llm-proxy: tapes/ {problem}: every request will be a miss; record some with "
-            f"llm-proxy record{hint}\n"
+            f"llm-proxy: warning: tapes/ {problem}, so every request is a miss; run llm-proxy "
+            f"record{hint}\n"
         ) == 1  # fmt: skip
 
     async def test_a_replay_of_something(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
         result = await run_command("replay", "--", "true", folder=tmp_path)
-        assert "holds no cassettes" not in result.stderr
+        assert "contains no cassettes" not in result.stderr
 
     @each_row(
         ("name", "hint"),
@@ -507,15 +523,15 @@ class TestStartupWarnings:
         result = await run_command(mode, "--upstream", pair, "--", "true", folder=tmp_path)
         assert result.exit_code == 0
         assert (
-            f"llm-proxy: --upstream {pair}: no path belongs to {name}; it is used for "
-            f"/~{name}/... alone{hint}\n"
+            f"llm-proxy: warning: --upstream {pair}: unknown provider {name!r}; only requests to "
+            f"/~{name}/... use it{hint}\n"
         ) in result.stderr
 
     @each_row("name", ["openai", "mistral", "default"])
     async def test_an_upstream_of_one_that_is_known(self, tmp_path: Path, name: str) -> None:
         pair = f"{name}=http://127.0.0.1:1"
         result = await run_command("record", "--upstream", pair, "--", "true", folder=tmp_path)
-        assert "no path belongs" not in result.stderr
+        assert "unknown provider" not in result.stderr
 
 
 @dataclass(frozen=True)
@@ -534,20 +550,20 @@ def _config(text: str, *texts: str, mode: str = "record") -> Mistake:
 
 MISTAKES = {
     "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
-    "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "there are record, replay, auto")),
+    "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "--help lists the commands")),
     "no such option": Mistake(
         ("replay", "--pase", "4x"), ("no option --pase", "did you mean --pace?")
     ),
-    "silence that is no number": Mistake(("replay", "--idle-timeout", "nan"), ("--idle-timeout",)),
+    "silence that is no number": Mistake(("record", "--idle-timeout", "nan"), ("--idle-timeout",)),
     "no value": Mistake(("replay", "--pace"), ("--pace requires an argument",)),
-    "no port": Mistake(("replay", "--port", "x"), ("--port: 'x' is not a whole number",)),
+    "no port": Mistake(("replay", "--port", "x"), ("--port: 'x' is not an integer",)),
     "port too large": Mistake(
         ("replay", "--port", "65536"), ("--port: '65536'", "from 0 to 65535")
     ),
     "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, a speed")),
     "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is no pace",)),
     "upstream without a name": Mistake(
-        ("record", "--upstream", "http://a"), ("--upstream", "write NAME=URL")
+        ("record", "--upstream", "http://a"), ("--upstream", "expected NAME=URL")
     ),
     "upstream without a URL": Mistake(
         ("record", "--upstream", "openai=localhost:8000"),
@@ -580,7 +596,7 @@ MISTAKES = {
     ),
     "spool is a file": Mistake(
         ("auto", "--port", "0", "--spool", "file"),
-        ("--spool file cannot be written", "file is no folder"),
+        ("cannot write to --spool file", "file is not a folder"),
         files={"file": ""},
     ),
     "two files for one take": Mistake(
@@ -589,22 +605,24 @@ MISTAKES = {
         files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
     ),
     "variable": Mistake(
-        ("replay",), ("LLM_PROXY_PORT: 'x' is not a whole number",), env={"LLM_PROXY_PORT": "x"}
+        ("replay",), ("LLM_PROXY_PORT: 'x' is not an integer",), env={"LLM_PROXY_PORT": "x"}
     ),
-    "no such file": Mistake(("replay", "--config", "no.toml"), ("no.toml cannot be read",)),
-    "unknown setting": _config("cassetes = 'x'", "cassetes is no setting; did you mean cassettes?"),
-    "nothing like a setting": _config("xyzzy = 1", "xyzzy is no setting; there are"),
-    "broken TOML": _config("pace =\nstrict = true", "is not TOML", "line 1"),
-    "not text": _config("\x00", "is not TOML"),
+    "no such file": Mistake(("replay", "--config", "no.toml"), ("cannot read no.toml",)),
+    "unknown setting": _config(
+        "cassetes = 'x'", "unknown setting 'cassetes'; did you mean cassettes?"
+    ),
+    "nothing like a setting": _config("xyzzy = 1", "unknown setting 'xyzzy'; known: "),
+    "broken TOML": _config("pace =\nstrict = true", "is not valid TOML", "line 1"),
+    "not text": _config("\x00", "is not valid TOML"),
     "setting of a wrong kind": _config("port = 'x'", "port: 'x'"),
-    "setting that is a list": _config("host = ['a', 'b']", "host must be one value"),
-    "setting that is a date": _config("host = 2026-01-01", "host holds a value that is neither"),
-    "setting that is no truth": _config("strict = 'maybe'", "strict: 'maybe'"),
+    "setting that is a list": _config("host = ['a', 'b']", "host: expected one value, got a list"),
+    "setting that is a date": _config("host = 2026-01-01", "host: expected text, a number"),
+    "setting that is no truth": _config("strict = 'maybe'", "strict: 'maybe'", mode="replay"),
     "setting that is no choice": _config("after_last = 'x'", "after_last: 'x'", mode="replay"),
     "upstream in a file": _config("[upstream]\nopenai = 'x'", "upstream: openai: 'x'"),
     "table that is none": Mistake(
         ("replay", "--config", "pyproject.toml"),
-        ("pyproject.toml: tool.llm-proxy must be a table",),
+        ("pyproject.toml: tool.llm-proxy is not a table",),
         files={"pyproject.toml": "[tool]\nllm-proxy = 1"},
     ),
 }
@@ -666,7 +684,7 @@ class TestMistakes:
             mode, *arguments, folder=tmp_path, preparation=_without_root_privileges()
         )
         _assert_one_line(result)
-        assert f"{option} shut/below/it cannot be written: you may not write to" in result.stderr
+        assert f"cannot write to {option} shut/below/it: no permission to write to" in result.stderr
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shut"]
 
     @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
@@ -675,7 +693,7 @@ class TestMistakes:
         result = await run_command("record", "--port", "0", option, "link/below", folder=tmp_path)
         _assert_one_line(result)
         assert (
-            f"{option} link/below cannot be written: {tmp_path}/link is no folder" in result.stderr
+            f"cannot write to {option} link/below: {tmp_path}/link is not a folder" in result.stderr
         )
 
     @pytest.mark.parametrize("arguments", [["replay"], ["auto", "--on-miss", "passthrough"]])
@@ -703,7 +721,7 @@ class TestMistakes:
         last = json.loads(result.last_error_line)
         assert (last["level"], last["message"]) == (
             "error",
-            "no-such-command: there is no such command",
+            "no-such-command: command not found",
         )
 
 
@@ -822,7 +840,7 @@ class TestModes:
                 "auto", "--upstream", f"default={provider.url}", *_client_command("hi"),
                 folder=tmp_path, env={"CI": "true"},
             )  # fmt: skip
-        assert "CI is set: auto replays, and records nothing" in result.stderr
+        assert "CI is set: auto replays and records nothing" in result.stderr
         assert "cassette_not_found" in result.stdout
         assert provider.requests == []
         assert not (tmp_path / "cassettes").exists()
@@ -951,7 +969,7 @@ class TestStoppingWhileItRecords:
         )
         [cassette] = load_cassettes(tmp_path)
         assert cassette_outcome(cassette).is_complete
-        assert "still running: 1 stream; once more to stop at once" in result.stderr
+        assert "waiting for 1 stream; press Ctrl-C again to stop immediately" in result.stderr
         assert "recorded 1 exchange, 1 complete" in result.stderr
 
     async def test_the_second_signal_stops_at_once_and_nothing_is_lost(

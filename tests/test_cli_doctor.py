@@ -315,7 +315,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             OK,
             "the default port of llm-proxy",
         ),
-        ("127.0.0.1:4777", None, WARNING, "'127.0.0.1:4777' is no http:// or https:// URL; "),
+        ("127.0.0.1:4777", None, WARNING, "'127.0.0.1:4777' is not an http:// or https:// URL; "),
         (
             "http://127.0.0.1:8000",
             None,
@@ -323,8 +323,8 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             "record and auto -- COMMAND take it as the upstream",
         ),
         ("http://[::1", None, WARNING, "or give --upstream openai=URL, which wins"),
-        ("http://", None, WARNING, "is no http:// or https:// URL"),
-        ("http://a:b", None, WARNING, "is no http:// or https:// URL"),
+        ("http://", None, WARNING, "is not an http:// or https:// URL"),
+        ("http://a:b", None, WARNING, "is not an http:// or https:// URL"),
     ],
 )
 def test_a_base_url_shows_where_clients_send_requests(

@@ -17,7 +17,7 @@ INVALID_PACE = (
     "'3y' is no pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, "
     "profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
-INVALID_PORT = "is not a whole number from 0 to 65535"
+INVALID_PORT = "is not an integer from 0 to 65535"
 
 
 @pytest.fixture(autouse=True)
@@ -50,45 +50,55 @@ def usage_error(*arguments: str) -> str:
         ("replay --pace 3y", f"--pace: {INVALID_PACE}"),
         ("replay --log-format xml", "--log-format: 'xml' is not one of text, json"),
         ("replay --after-last no", "--after-last: 'no' is not one of repeat, cycle, fail"),
-        ("replay --max-body 0", "--max-body: '0' is not a whole number of at least 1"),
-        ("replay --idle-timeout 0", "--idle-timeout: '0' is not a number of seconds above 0"),
-        ("replay --idle-timeout inf", "--idle-timeout: 'inf' is not a number of seconds above 0"),
+        ("replay --max-body 0", "--max-body: '0' is not an integer of at least 1"),
+        ("record --idle-timeout 0", "--idle-timeout: '0' is not a number of seconds above 0"),
+        ("record --idle-timeout inf", "--idle-timeout: 'inf' is not a number of seconds above 0"),
         (
             "record --upstream x",
-            "--upstream: 'x': write NAME=URL, such as openai=http://127.0.0.1:8000",
+            "--upstream: 'x': expected NAME=URL, such as openai=http://127.0.0.1:8000",
         ),
-        ("record --upstream a=b", "--upstream: a: 'b' is no http:// or https:// URL"),
-        ("record --upstream-proxy b", "--upstream-proxy: 'b' is no http:// or https:// URL"),
-        ("replay --pace", "--pace requires an argument: llm-proxy replay --help shows how"),
-        ("replay --strict=1", "--strict does not take a value: llm-proxy replay --help shows how"),
-        ("replay --pase", "llm-proxy replay has no option --pase: did you mean --pace?"),
-        ("show --ful x", "llm-proxy show has no option --ful: did you mean --full?"),
-        ("all --pase", "llm-proxy record has no option --pase: did you mean --pace?"),
+        ("record --upstream a=b", "--upstream: a: 'b' is not an http:// or https:// URL"),
+        ("record --upstream-proxy b", "--upstream-proxy: 'b' is not an http:// or https:// URL"),
+        ("replay --pace", "--pace requires an argument; see llm-proxy replay --help"),
+        ("replay --strict=1", "--strict does not take a value; see llm-proxy replay --help"),
+        ("replay --pase", "llm-proxy replay has no option --pase; did you mean --pace?"),
+        ("show --ful x", "llm-proxy show has no option --ful; did you mean --full?"),
+        ("all --upstrem", "llm-proxy record has no option --upstrem; did you mean --upstream?"),
         (
             "ls --port 1",
-            "llm-proxy ls has no option --port: did you mean --sort?",
-        ),
-        ("--vers", "llm-proxy has no option --vers: did you mean --version?"),
-        (
-            "--port 1 ls",
             (
-                "llm-proxy has no option --port: those of a command come after it, as in "
-                "llm-proxy record --port"
+                "llm-proxy ls has no option --port; --port is an option of record, replay, auto, "
+                "simulate"
             ),
         ),
-        ("recrod", "there is no command 'recrod': did you mean record?"),
-        ("new_episode", "there is no command 'new_episode': did you mean new_episodes?"),
+        (
+            "replay --upstream openai=http://127.0.0.1:1",
+            (
+                "llm-proxy replay has no option --upstream; --upstream is an option of record, "
+                "auto, diff, export, rerecord"
+            ),
+        ),
+        (
+            "replay --on-miss record",
+            ("--on-miss record: llm-proxy replay never connects to a provider; use llm-proxy auto"),
+        ),
+        ("--vers", "llm-proxy has no option --vers; did you mean --version?"),
+        (
+            "--port 1 ls",
+            ("put --port after the command, as in llm-proxy record --port"),
+        ),
+        ("recrod", "unknown command 'recrod': did you mean record?"),
+        ("new_episode", "unknown command 'new_episode': did you mean new_episodes?"),
         (
             "xyzzy",
-            "there is no command 'xyzzy': there are "
-            + ", ".join(cli.list_commands(click.Context(cli))),
+            "unknown command 'xyzzy': llm-proxy --help lists the commands",
         ),
-        ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),
+        ("show", "missing argument CASSETTE; see llm-proxy show --help"),
         (
             "show a b c",
-            "llm-proxy show takes no further argument 'b c': llm-proxy show --help shows how",
+            "unexpected argument 'b c'; see llm-proxy show --help",
         ),
-        ("ls b", "llm-proxy ls takes no further argument 'b': llm-proxy ls --help shows how"),
+        ("ls b", "unexpected argument 'b'; see llm-proxy ls --help"),
         (
             "verify b",
             (
@@ -108,10 +118,10 @@ def test_a_mistake_names_the_place_the_value_and_what_is_right(
     ("name", "value", "expected"),
     [
         ("PORT", "abc", f"'abc' {INVALID_PORT}"),
-        ("STRICT", "maybe", "'maybe' is neither true nor false"),
+        ("STRICT", "maybe", "'maybe' is not true or false"),
         ("LOG_FORMAT", "xml", "'xml' is not one of text, json"),
         ("PACE", "3y", INVALID_PACE),
-        ("UPSTREAM", "a=http://b c=d", "c: 'd' is no http:// or https:// URL"),
+        ("UPSTREAM", "a=http://b c=d", "c: 'd' is not an http:// or https:// URL"),
         ("IDLE_TIMEOUT", "nan", "'nan' is not a number of seconds above 0"),
     ],
 )
@@ -120,7 +130,7 @@ def test_a_mistake_in_a_variable_names_the_variable(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setenv(f"LLM_PROXY_{name}", value)
-        assert usage_error("record") == f"LLM_PROXY_{name}: {expected}"
+        assert usage_error("auto") == f"LLM_PROXY_{name}: {expected}"
 
 
 def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
@@ -136,11 +146,11 @@ def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
         ('port = "abc"', f"port: 'abc' {INVALID_PORT}"),
         ('pace = "3y"', f"pace: {INVALID_PACE}"),
         ('log-format = "xml"', "log_format: 'xml' is not one of text, json"),
-        ('strict = "maybe"', "strict: 'maybe' is neither true nor false"),
+        ('strict = "maybe"', "strict: 'maybe' is not true or false"),
         ("idle-timeout = nan", "idle_timeout: 'nan' is not a number of seconds above 0"),
-        ("upstream = 3", "upstream: '3': write NAME=URL, such as openai=http://127.0.0.1:8000"),
-        ('[upstream]\na = "b"', "upstream: a: 'b' is no http:// or https:// URL"),
-        ("prot = 1", "prot is no setting; did you mean port?"),
+        ("upstream = 3", "upstream: '3': expected NAME=URL, such as openai=http://127.0.0.1:8000"),
+        ('[upstream]\na = "b"', "upstream: a: 'b' is not an http:// or https:// URL"),
+        ("prot = 1", "unknown setting 'prot'; did you mean port?"),
     ],
     ids=["port", "pace", "choice", "flag", "seconds", "upstream", "URL", "name"],
 )
@@ -148,10 +158,10 @@ def test_a_mistake_in_a_file_names_the_file_and_the_setting(
     text: str, expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "llm-proxy.toml").write_text(text)
-    assert usage_error("record") == f"{tmp_path / 'llm-proxy.toml'}: {expected}"
+    assert usage_error("auto") == f"{tmp_path / 'llm-proxy.toml'}: {expected}"
 
 
 def test_a_message_written_by_click_is_one_sentence_too() -> None:
     assert click_error_message(click.ClickException("Something\n  new.")) == (
-        "Something new: llm-proxy --help shows how"
+        "Something new; see llm-proxy --help"
     )

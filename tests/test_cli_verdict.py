@@ -130,7 +130,7 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
         (".", ". cannot be read (Is a directory): give a file"),
         ("text.json", "text.json is no journal (JSON is malformed: invalid character"),
         ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal does not answer (Connection re"),
-        ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is no http:// or https:// URL"),
+        ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),
         ("http://u:p@h/", "SOURCE: 'http://h/' is only part of what is given"),
         (None, "http://127.0.0.1:1/_proxy/journal does not answer"),
     ],

@@ -63,18 +63,33 @@ def test_addresses_in_the_environment_become_upstreams(
 @each_row(
     ("value", "expected_message"),
     [
-        ("http://gate way/v1", "'http://gate way/v1' is no http:// or https:// URL"),
-        ("ftp://gateway/v1", "'ftp://gateway/v1' is no http:// or https:// URL"),
-        ("https:/gateway/v1", "'https:/gateway/v1' is no http:// or https:// URL"),
-        ("http://", "'http://' is no http:// or https:// URL"),
-        ("http://a:b", "'http://a:b' is no http:// or https:// URL"),
-        ("http://a/\x1b[31m", r"'http://a/\\x1b[31m' is no http:// or https:// URL"),
-        ("http://me:canary@gw/v1", "'http://gw/v1' is only part of what is given"),
-        ("http://canary@gw/v1", "'http://gw/v1' is only part of what is given"),
-        ("http://me:canary/1@gw/v1", "'http://gw/v1' is no http:// or https:// URL"),
-        ("http://gw/v1?key=canary", "'http://gw/v1' is only part of what is given"),
-        ("http://gw/v1#canary", "'http://gw/v1' is only part of what is given"),
-        ("http://gw/v1?", "'http://gw/v1' is only part of what is given"),
+        ("http://gate way/v1", "'http://gate way/v1' is not an http:// or https:// URL"),
+        ("ftp://gateway/v1", "'ftp://gateway/v1' is not an http:// or https:// URL"),
+        ("https:/gateway/v1", "'https:/gateway/v1' is not an http:// or https:// URL"),
+        ("http://", "'http://' is not an http:// or https:// URL"),
+        ("http://a:b", "'http://a:b' is not an http:// or https:// URL"),
+        ("http://a/\x1b[31m", r"'http://a/\\x1b[31m' is not an http:// or https:// URL"),
+        (
+            "http://me:canary@gw/v1",
+            "expected a URL without user, query and fragment, such as 'http://gw/v1'",
+        ),
+        (
+            "http://canary@gw/v1",
+            "expected a URL without user, query and fragment, such as 'http://gw/v1'",
+        ),
+        ("http://me:canary/1@gw/v1", "'http://gw/v1' is not an http:// or https:// URL"),
+        (
+            "http://gw/v1?key=canary",
+            "expected a URL without user, query and fragment, such as 'http://gw/v1'",
+        ),
+        (
+            "http://gw/v1#canary",
+            "expected a URL without user, query and fragment, such as 'http://gw/v1'",
+        ),
+        (
+            "http://gw/v1?",
+            "expected a URL without user, query and fragment, such as 'http://gw/v1'",
+        ),
     ],
 )
 def test_a_value_that_is_no_plain_url_is_refused_with_its_variable(
@@ -85,7 +100,7 @@ def test_a_value_that_is_no_plain_url_is_refused_with_its_variable(
     message = str(error.value)
     assert message.startswith(f"{name}: {expected_message}")
     assert message.endswith(
-        f"; correct it, unset it, or give --upstream {UPSTREAM_VARIABLES[name]}=URL, which wins"
+        f"; correct it, unset it, or set --upstream {UPSTREAM_VARIABLES[name]}=URL instead"
     )
     assert "canary" not in message
 

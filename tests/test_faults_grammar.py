@@ -148,10 +148,10 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
     "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
     # locations
-    "reset,after=x": "fault 'reset,after=x': after=x is not a whole number",
-    "reset,after=-1": "fault 'reset,after=-1': after=-1 is not a whole number",
-    "reset,after=": "fault 'reset,after=': after= is not a whole number",
-    "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not a whole number",
+    "reset,after=x": "fault 'reset,after=x': after=x is not an integer",
+    "reset,after=-1": "fault 'reset,after=-1': after=-1 is not an integer",
+    "reset,after=": "fault 'reset,after=': after= is not an integer",
+    "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not an integer",
     "reset,at=": "fault 'reset,at=': at= is not the type of an event, such as message_stop or done",
     "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {SIZE_HINT}",
     "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {DURATION_HINT}",
@@ -184,11 +184,11 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     ),
     "slice": "fault 'slice': slice needs size: bytes of a write",
     "slice,size=0": "fault 'slice,size=0': size must be 1 byte or more",
-    "drop,count=0": "fault 'drop,count=0': count=0 is not a whole number from 1 on",
+    "drop,count=0": "fault 'drop,count=0': count=0 is not an integer from 1 on",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
-    "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a whole number from 1 on",
-    "reset,times=x": "fault 'reset,times=x': times=x is not a whole number from 1 on",
+    "reset,nth=0": "fault 'reset,nth=0': nth=0 is not an integer from 1 on",
+    "reset,times=x": "fault 'reset,times=x': times=x is not an integer from 1 on",
     "reset,nth=1,first=2": (
         "fault 'reset,nth=1,first=2': nth and first both count: keep one of them"
     ),

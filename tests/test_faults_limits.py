@@ -286,7 +286,7 @@ def test_quotas_combine_with_other_faults() -> None:
     ("rule", "error"),
     [
         ("quota", "quota needs requests or tokens"),
-        ("quota,requests=0", "requests=0 is not a whole number from 1 on"),
+        ("quota,requests=0", "requests=0 is not an integer from 1 on"),
         ("quota,tokens=5,window=0s", "a quota for no time lets nothing in"),
         ("quota,tokens=5,window=1s..2s", "is not a span of time"),
         ("quota,tokens=5,nth=2", "quota has occasions of its own: leave nth out"),

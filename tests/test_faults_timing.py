@@ -289,7 +289,7 @@ def test_held_messages_are_sent_before_an_abort() -> None:
 
 
 def test_writes_of_no_message_are_refused() -> None:
-    with pytest.raises(UsageError, match="events=0 is not a whole number from 1 on"):
+    with pytest.raises(UsageError, match="events=0 is not an integer from 1 on"):
         parse_rule("coalesce,events=0")
 
 

@@ -166,7 +166,7 @@ def test_a_scenario_matches_what_its_fixture_matches(
         ({"sequenceIndex": True}, "its sequenceIndex is no number from 0 on"),
         ({"turnIndex": 0, "sequenceIndex": 1},
          "it has both turnIndex and sequenceIndex, and a scenario counts turns alone"),
-        ({"hasToolResult": "no"}, "its hasToolResult is neither true nor false"),
+        ({"hasToolResult": "no"}, "its hasToolResult is not true or false"),
         ({"hasToolResult": False, "toolCallId": "c"},
          "it asks for results of tools, and for none: nothing could be both"),
     ],

@@ -12,8 +12,8 @@ import pytest
 from case_tables import each_row
 from cli_process import run_command, running_server
 from llm_proxy.errors import LlmProxyError
+from llm_proxy.providers import DUMMY_API_KEY
 from llm_proxy.shell.running.end_of_run import write_journal
-from llm_proxy.shell.running.environment import DUMMY_KEY
 from llm_proxy.shell.running.settings import check_journal_path
 from raw_http import build_http_request, send_request
 from stored_cassettes import raw_chat_request, text_response, write_cassettes
@@ -54,7 +54,7 @@ async def test_a_run_whose_command_ends_writes_the_journal_and_keeps_its_exit_co
     journal = (tmp_path / "run.json").read_text()
     assert ran.exit_code == 7
     assert [entry["path"] for entry in json.loads(journal)["entries"]] == ["/v1/chat/completions"]
-    assert DUMMY_KEY not in journal
+    assert DUMMY_API_KEY not in journal
 
 
 async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
 @each_row(
     ("path", "why"),
     [
-        ("no/run.json", "there is no folder {}/no; make it, or name another"),
-        ("there", "is a folder: name a file in it"),
-        ("/dev/null", "is a device or the like: name a plain file"),
+        ("no/run.json", "no such folder: {}/no"),
+        ("there", "is a folder; name a file"),
+        ("/dev/null", "is not a regular file"),
     ],
 )
 async def test_an_invalid_journal_path_is_reported_before_anything_runs(
@@ -108,7 +108,7 @@ async def test_an_invalid_journal_path_is_reported_before_anything_runs(
     ran = await run_command("replay", "--journal", path, *command, folder=tmp_path)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.startswith(f"llm-proxy: --journal {path}")
+    assert ran.stderr.startswith(f"llm-proxy: error: --journal {path}")
     assert why.format(tmp_path) in ran.stderr
 
 
@@ -118,7 +118,7 @@ async def test_a_folder_that_goes_away_meanwhile_fails_the_run(tmp_path: Path) -
     ran = await run_command("simulate", "--journal", "there/run.json", *command, folder=tmp_path)
 
     assert ran.exit_code == 1
-    assert "--journal there/run.json cannot be written: No such file or directory" in ran.stderr
+    assert "cannot write --journal there/run.json: No such file or directory" in ran.stderr
 
 
 def test_an_older_journal_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -142,6 +142,6 @@ def test_a_link_to_a_journal_stays_a_link(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
     (tmp_path / "run.json" / "full").touch()
-    with pytest.raises(LlmProxyError, match="cannot be written"):
+    with pytest.raises(LlmProxyError, match="cannot write"):
         write_journal(tmp_path / "run.json", {})
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]

@@ -668,7 +668,7 @@ async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
     assert "mine  (it.yaml:3)  answers: its match holds" in tried.stdout
     assert "text: On its way." in tried.stdout
     assert second.exit_code == 2
-    assert second.last_error_line == "llm-proxy: it.yaml is there already: name another file"
+    assert second.last_error_line == "llm-proxy: it.yaml already exists; choose another file"
 
 
 async def test_the_command_prints_the_scenario_and_notes_beside_it(tmp_path: Path) -> None:

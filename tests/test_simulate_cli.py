@@ -46,7 +46,7 @@ async def test_a_strict_run_fails_though_the_application_got_an_answer(
 
     assert (strict.exit_code, statuses) == (1, [200])
     assert expected_error in strict.stderr
-    assert "not as scripted: 1 request" in strict.stderr
+    assert "1 request did not match the scenario" in strict.stderr
 
 
 async def test_a_run_that_is_not_strict_warns(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_mock_that_has_no_effect_is_reported_at_the_start(tmp_path: Path
     )
 
     assert statuses == [424]
-    assert "--mock has no effect: nothing is simulated in this run" in ran.stderr
+    assert "--mock has no effect without --on-miss scenario" in ran.stderr
 
 
 async def test_on_miss_scenario_makes_answers_up_where_there_are_no_scenarios(

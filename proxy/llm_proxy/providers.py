@@ -168,6 +168,15 @@ API_KEY_VARIABLES: Final = {
 }
 """Provider by API key variable: without a key, most SDKs refuse to start."""
 
+DUMMY_API_KEY: Final = "llm-proxy-replay"
+"""The API key of a command whose environment has none."""
+
+
+def missing_key_warning(provider: str, variable: str) -> str:
+    """A warning that requests to this provider fail, since its API key variable is not set."""
+    return f"{variable} is not set; {provider} will answer 401"
+
+
 _DISTINCTIVE_HEADERS: Final = frozenset(
     name for provider in PROVIDERS for name in provider.distinctive_headers
 )

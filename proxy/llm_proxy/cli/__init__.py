@@ -17,35 +17,45 @@ from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 
 _COMMANDS: Final = {
-    "record": CommandEntry("serve", "Pass requests on to the live provider and keep every stream."),
-    "replay": CommandEntry("serve", "Answer from cassettes alone, with no network at all."),
-    "auto": CommandEntry("serve", "Replay what is there, record what is not."),
-    "simulate": CommandEntry("serve", "Answer from scenarios, a mock, or made-up text."),
-    "chaos": CommandEntry("chaos", "Run a command once for each fault, and judge it."),
-    "ls": CommandEntry("ls", "List the cassettes of a library."),
-    "stats": CommandEntry("stats", "Tell a library in figures: counts, sizes, ages, duplicates."),
-    "prune": CommandEntry("prune", "Delete cassettes that nobody needs any more."),
-    "show": CommandEntry("show", "Show one cassette: what was said, and when each byte came."),
-    "diff": CommandEntry("diff", "Compare two cassettes, or one with what is answered today."),
-    "import": CommandEntry(
-        "import_", "Make cassettes or scenarios of other tools' files.", "import_"
-    ),
-    "explain": CommandEntry("explain", "Say which cassette answers a request, or why none does."),
-    "export": CommandEntry("export", "Tell a recorded answer again in another dialect."),
-    "rerecord": CommandEntry(
-        "rerecord", "Ask recorded requests again, and replace their cassettes."
-    ),
-    "scan": CommandEntry("scan", "Find secrets in cassettes and other files."),
-    "scrub": CommandEntry("scrub", "Replace secrets in cassettes that are there already."),
-    "verify": CommandEntry("verify", "Check that every cassette is whole and consistent."),
-    "rekey": CommandEntry("rekey", "Name cassettes by the rules that you match by now."),
-    "recover": CommandEntry("recover", "Make cassettes of recordings that a crash broke off."),
-    "verdict": CommandEntry("verdict", "Judge the clients of a run: what each made of its faults."),
-    "report": CommandEntry("report", "Tell a run in figures: answers, times, faults."),
-    "demo": CommandEntry("demo", "Record a stream, stop the provider, replay it; needs no key."),
-    "scenario": CommandEntry("scenario", "List scenarios, and check their files."),
-    "schema": CommandEntry("schema", "Print the JSON Schema of scenario files, for editors."),
-    "doctor": CommandEntry("doctor", "Check this machine and this library for trouble."),
+    "Run": {
+        "record": CommandEntry("serve", "Forward requests and record every response."),
+        "replay": CommandEntry("serve", "Respond from cassettes, without any network access."),
+        "auto": CommandEntry("serve", "Replay recorded requests; record the others."),
+        "simulate": CommandEntry("serve", "Respond from scenarios, a mock or synthesis."),
+    },
+    "Cassettes": {
+        "ls": CommandEntry("ls", "List cassettes."),
+        "show": CommandEntry("show", "Show the contents of a cassette."),
+        "diff": CommandEntry("diff", "Compare two cassettes, or one with the provider."),
+        "explain": CommandEntry("explain", "Show why a request matches, or does not."),
+        "import": CommandEntry("import_", "Import recordings of other tools.", "import_"),
+        "export": CommandEntry("export", "Convert cassettes to other formats."),
+    },
+    "Library upkeep": {
+        "verify": CommandEntry("verify", "Check cassettes for damage."),
+        "stats": CommandEntry("stats", "Show counts, sizes, ages and duplicates."),
+        "prune": CommandEntry("prune", "Delete old or unused cassettes."),
+        "rerecord": CommandEntry("rerecord", "Record existing cassettes again."),
+        "rekey": CommandEntry("rekey", "Rename cassettes after a change of matching rules."),
+        "recover": CommandEntry("recover", "Recover recordings after a crash."),
+    },
+    "Secrets": {
+        "scan": CommandEntry("scan", "Find secrets in cassettes and other files."),
+        "scrub": CommandEntry("scrub", "Replace secrets in existing cassettes."),
+    },
+    "Scenarios": {
+        "scenario": CommandEntry("scenario", "List, check, try and generate scenarios."),
+        "schema": CommandEntry("schema", "Print the JSON Schema of scenario files."),
+    },
+    "Faults and reports": {
+        "chaos": CommandEntry("chaos", "Run a command under every fault."),
+        "verdict": CommandEntry("verdict", "Check how the clients of a run handled faults."),
+        "report": CommandEntry("report", "Summarise the journal of a run."),
+    },
+    "Setup": {
+        "demo": CommandEntry("demo", "Record and replay a sample stream; needs no key."),
+        "doctor": CommandEntry("doctor", "Check the installation and the library."),
+    },
 }
 
 _VCR_MODE_ALIASES: Final = {
@@ -59,22 +69,23 @@ _VCR_MODE_ALIASES: Final = {
 
 @click.group(
     cls=LazyCommandGroup,
-    table=_COMMANDS,
+    sections=_COMMANDS,
     aliases=_VCR_MODE_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Each command has a --help with examples. Begin with: llm-proxy demo",
+    epilog="Run llm-proxy COMMAND --help for options and examples. To set an option for every run, "
+    "set the environment variable (LLM_PROXY_PACE for --pace) or write llm-proxy.toml.",
 )
 @click.version_option(__version__, message="llm-proxy %(version)s")
 def cli() -> None:
-    r"""Record live LLM streams, and play them back exactly: offline, at any pace.
+    r"""Record and replay the HTTP traffic of LLM applications.
 
-    An application sets OPENAI_BASE_URL (or its provider's twin) to the proxy and notices
-    nothing. Put your command behind two dashes and that is done for you:
+    llm-proxy runs your command with OPENAI_BASE_URL and the variables of other providers set to
+    the proxy. The application needs no change:
 
     \b
-      llm-proxy record -- python app.py     keep what the provider answers
-      llm-proxy ls                          see what was kept
-      llm-proxy replay -- python app.py     the same answers, no key, no network
+      llm-proxy record -- python app.py     forward requests, record the responses
+      llm-proxy ls                          list the recordings
+      llm-proxy replay -- python app.py     replay them: no API key, no network
     """
 
 
@@ -106,5 +117,5 @@ def _report_error(message: str, exit_code: int) -> int:
     if log.handlers:
         log.error("%s", message)
     else:
-        click.echo(f"llm-proxy: {message}", err=True)
+        click.echo(f"llm-proxy: error: {message}", err=True)
     return exit_code

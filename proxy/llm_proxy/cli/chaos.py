@@ -18,6 +18,7 @@ from llm_proxy.chaos import (
     chaos_result_document,
     fault_plan,
 )
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.options import SecondsType, build_settings, json_option, server_options
 from llm_proxy.cli.output import (
@@ -30,6 +31,7 @@ from llm_proxy.cli.output import (
     print_table,
     progress_reporter,
 )
+from llm_proxy.cli.serve import check_offline_on_miss
 from llm_proxy.cli.verdict import finding_lines, level_option
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
@@ -60,7 +62,7 @@ _MAX_OUTPUT_LINES: Final = 15
 """Lines of the command's output that are shown where it fails without any fault."""
 
 
-class _ChaosCommand(click.Command):
+class _ChaosCommand(GroupedCommand):
     """A click command with its own defaults for server options."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -70,7 +72,7 @@ class _ChaosCommand(click.Command):
 
 
 @click.command(cls=_ChaosCommand, context_settings={"allow_interspersed_args": False})
-@server_options
+@server_options("chaos")
 @click.option(
     "--timeout",
     type=SecondsType(),
@@ -109,8 +111,7 @@ def chaos(
     """
     if not command:
         raise UsageError("chaos runs a command: llm-proxy chaos -- pytest tests/")
-    is_scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
-    values["on_miss"] = values["on_miss"] or ("scenario" if is_scripted else "fail")
+    check_offline_on_miss(values)
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
     logging.disable(logging.WARNING)  # each trial has its journal; our errors are still logged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -28,19 +28,46 @@ class CommandEntry(NamedTuple):
     """Name of the command function in that module; empty where it is the command's name."""
 
 
+class GroupedCommand(click.Command):
+    """A command whose help shows its options under the headings of their groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one list of options for each group, in the order of their first options."""
+        rows_by_group: dict[str, list[tuple[str, str]]] = {}
+        help_option = self.get_help_option(ctx)
+        for param in self.get_params(ctx):
+            row = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if row is not None and param is not help_option:
+                group = getattr(param, "group", "") or "Options"
+                rows_by_group.setdefault(group, []).append(row)
+        if help_option is not None and (row := help_option.get_help_record(ctx)) is not None:
+            rows_by_group.setdefault("Options", []).append(row)
+        width = max(len(term) for rows in rows_by_group.values() for term, _ in rows)
+        formatter.write_paragraph()
+        for group, rows in rows_by_group.items():  # without empty lines: there are many groups
+            formatter.write_heading(group)
+            with formatter.indentation():
+                formatter.write_dl([(term.ljust(width), text) for term, text in rows])
+
+
 class LazyCommandGroup(click.Group):
-    """A group whose commands come from a table; `aliases` are further names of commands."""
+    """A group whose commands come from a table.
+
+    `sections` are the entries by the heading that the help shows them under; `aliases` are further
+    names of commands.
+    """
 
     def __init__(
         self,
         *args: Any,
-        table: Mapping[str, CommandEntry],
+        sections: Mapping[str, Mapping[str, CommandEntry]],
         aliases: Mapping[str, str] = _NO_ALIASES,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.help = unescape_no_rewrap_markers(self.help)
-        self._table = table
+        self._sections = sections
+        self._table = {name: entry for table in sections.values() for name, entry in table.items()}
         self._aliases = aliases
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,10 +89,11 @@ class LazyCommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command_entry.short_help) for name, command_entry in self._table.items()]
-            )
+        width = max(map(len, self._table))
+        for heading, table in self._sections.items():
+            with formatter.section(heading):
+                rows = [(name.ljust(width), entry.short_help) for name, entry in table.items()]
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -73,10 +101,10 @@ class LazyCommandGroup(click.Group):
         """The command named by the first argument.  Raises `UsageError` where there is none."""
         if args[0] not in self._table and args[0] not in self._aliases and args[0][:1] != "-":
             close_matches = difflib.get_close_matches(args[0], [*self._table, *self._aliases], 1)
-            hint = f"there are {', '.join(self._table)}"
+            hint = f"{ctx.command_path} --help lists the commands"
             if close_matches:
                 hint = f"did you mean {close_matches[0]}?"
-            raise UsageError(f"there is no command {args[0]!r}: {hint}")
+            raise UsageError(f"unknown command {args[0]!r}: {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)
         return command.name if command is not None else name, command, remaining_args
 
@@ -106,33 +134,56 @@ def click_error_message(error: click.ClickException) -> str:
             return _unknown_option_message(error.option_name, context)
         case click.MissingParameter() if error.param is not None:
             label = _parameter_label(error.param, context)
-            return f"{command} needs {label}: {command} --help shows how"
+            return f"missing argument {label}; see {command} --help"
         case click.BadParameter() if error.param is not None:
             return f"{_parameter_label(error.param, context)}: {error.message.rstrip('.')}"
     message = " ".join(error.format_message().split()).rstrip(".")
     if (extra_match := _EXTRA_ARGUMENTS.fullmatch(message)) is not None:
-        return f"{command} takes no further argument {extra_match[1]!r}: {command} --help shows how"
+        return f"unexpected argument {extra_match[1]!r}; see {command} --help"
     # `Option '--pace' requires an argument` as `--pace requires an argument`.
     message = re.sub(r"^Option '(\S+)' ", r"\1 ", message)
-    return f"{message}: {command} --help shows how"
+    return f"{message}; see {command} --help"
 
 
 def _unknown_option_message(name: str, context: click.Context) -> str:
-    command = context.command_path
-    options_by_name = {
-        option.lstrip("-"): option  # all share the dashes, which would count as similarity
-        for param in context.command.get_params(context)
+    command, root = context.command_path, context.find_root()
+    own_options = _option_names(context.command, context)
+    owners = list(_commands_with_option(name, root.command, root))
+    close_matches = difflib.get_close_matches(
+        name.lstrip("-"), [option.lstrip("-") for option in own_options], 1
+    )  # all share the dashes, which would count as similarity
+    if owners and context.parent is not None:
+        return f"{command} has no option {name}; {name} is an option of {', '.join(owners)}"
+    if owners:
+        return f"put {name} after the command, as in {command} {owners[0]} {name}"
+    if close_matches:
+        return f"{command} has no option {name}; did you mean --{close_matches[0]}?"
+    return f"{command} has no option {name}; see {command} --help"
+
+
+def _option_names(command: click.Command, context: click.Context) -> list[str]:
+    return [
+        option
+        for param in command.get_params(context)
         if isinstance(param, click.Option)
         for option in param.opts
-    }
-    close_matches = difflib.get_close_matches(name.lstrip("-"), options_by_name, 1)
-    if close_matches:
-        hint = f"did you mean {options_by_name[close_matches[0]]}?"
-    elif context.parent is None:
-        hint = f"those of a command come after it, as in {command} record {name}"
-    else:
-        hint = f"{command} --help lists what there is"
-    return f"{command} has no option {name}: {hint}"
+        if option.startswith("--")
+    ]
+
+
+def _commands_with_option(
+    name: str, command: click.Command, context: click.Context, path: str = ""
+) -> Iterator[str]:
+    """The commands below `command` that have this option, by their names after `llm-proxy`."""
+    if path and name in _option_names(command, context) and name != "--help":
+        yield path
+    if isinstance(command, click.Group):
+        for word in command.list_commands(context):
+            subcommand = command.get_command(context, word)
+            if subcommand is not None:
+                yield from _commands_with_option(
+                    name, subcommand, context, f"{path} {word}".strip()
+                )
 
 
 def _parameter_label(param: click.Parameter, context: click.Context | None) -> str:

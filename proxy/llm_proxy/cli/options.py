@@ -70,7 +70,7 @@ class IntRangeType(_NamedProblemType, click.IntRange):
     def __init__(self, minimum: int, maximum: int | None = None) -> None:
         super().__init__(minimum, maximum)
         limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-        self.problem = f"not a whole number {limits}"
+        self.problem = f"not an integer {limits}"
 
 
 class SecondsType(_NamedProblemType, click.FloatRange):
@@ -99,7 +99,7 @@ class ChoiceType(_NamedProblemType, click.Choice[str]):
 class _BoolType(_NamedProblemType, click.types.BoolParamType):
     """The value of a flag in the environment or in a settings file."""
 
-    problem = "neither true nor false"
+    problem = "not true or false"
 
 
 class ParsedType(click.types.StringParamType):
@@ -126,25 +126,41 @@ class CheckedTextType(ParsedType):
         return value
 
 
+class GroupedOption(click.Option):
+    """An option that `--help` shows under the heading `group`."""
+
+    def __init__(self, *args: Any, group: str = "", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.group = group
+        """The heading; `Options` if empty."""
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        """What follows the help text: its default, without the range, which errors name."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
 class SettingOption:
     """Decorator: an option that the command line, the environment and settings files can set."""
 
-    def __init__(self, option: str, **attributes: Any) -> None:
+    def __init__(
+        self, option: str, group: str = "", commands: Sequence[str] = (), **attributes: Any
+    ) -> None:
+        """`commands` are the server commands in which the option has an effect."""
         self.name = option.removeprefix("--").replace("-", "_")
+        self.commands = commands
         self._option = option
-        self._attributes = attributes
+        self._attributes = {"group": group, **attributes}
         if attributes.get("is_flag"):
-            attributes["type"] = _BoolType()
+            self._attributes["type"] = _BoolType()
 
     def __call__(self, function: F) -> F:
         """`function` with the option, which the variable LLM_PROXY_NAME sets too."""
-        return click.option(
-            self._option,
-            envvar=f"LLM_PROXY_{self.name.upper()}",
-            show_default=True,
-            show_envvar=True,
-            **self._attributes,
-        )(function)
+        envvar = f"LLM_PROXY_{self.name.upper()}"
+        return click.option(self._option, cls=GroupedOption, envvar=envvar, **self._attributes)(
+            function
+        )
 
 
 def decorate(function: F, options: Sequence[Callable[[Any], Any]]) -> F:
@@ -158,8 +174,8 @@ def check_session_name(name: str) -> None:
     """Raise `UsageError` for an invalid session name."""
     if not is_valid_name(name):
         raise UsageError(
-            f"'{printable_excerpt(name, 100)}' is no session name: use letters, digits, dot, dash "
-            "and underscore, at most 100 of them"
+            f"'{printable_excerpt(name, 100)}' is not a valid session name: use at most 100 "
+            "letters, digits, dots, dashes and underscores"
         )
 
 
@@ -178,40 +194,48 @@ def _parse_optional_url(url: str) -> str | None:
         raise UsageError(str(error).removeprefix(": ")) from None
 
 
+_RECORDING: Final = ("record", "auto")
+"""The server commands that connect to providers."""
+_REPLAYING: Final = ("replay", "auto", "chaos")
+_SIMULATING: Final = ("replay", "auto", "simulate", "chaos")
+"""The server commands in which scenarios can answer."""
+_SERVING: Final = ("record", "replay", "auto", "simulate")
+_ALL: Final = (*_SERVING, "chaos")
+_WITH_CASSETTES: Final = ("record", *_REPLAYING)
+
 cassettes_option = SettingOption(
-    "--cassettes", type=PATH_TYPE, default=Path("cassettes"), help="The library's folder."
-)
+    "--cassettes", "Cassettes", _WITH_CASSETTES, type=PATH_TYPE, default=Path("cassettes"),
+    help="Folder of the cassettes (default: cassettes).",
+)  # fmt: skip
 shared_library_option = SettingOption(
-    "--shared-library", is_flag=True,
-    help="Make files and folders of the library as the umask says, for its group to read or "
-         "write; without it they are its owner's alone.",
+    "--shared-library", "Cassettes", _RECORDING, is_flag=True,
+    help="Let the umask set the file permissions.",
 )  # fmt: skip
 spool_option = SettingOption(
-    "--spool", type=PATH_TYPE,
-    help="Where running recordings are kept.  [default: below XDG_STATE_HOME]",
+    "--spool", "Live provider", _RECORDING, type=PATH_TYPE,
+    help="Folder of unfinished recordings.",
 )  # fmt: skip
 scenarios_option = SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
-    help="A file of scenarios, or a folder of such files.",
+    help="Scenario file, or folder of them (default: scenarios).",
 )  # fmt: skip
 _normalise_option = SettingOption(
-    "--normalise", multiple=True, metavar="RULE", type=CheckedTextType("rule", parse_rule),
+    "--normalise", "Matching", _ALL, multiple=True, metavar="RULE",
+    type=CheckedTextType("rule", parse_rule),
     callback=lambda _ctx, _param, texts: parse_rules(texts),
-    help="What does not count when a cassette is looked for: uuids, ignore=JSONPATH, claude-code, "
-         "…; see docs/reference/matching.md. Repeatable.",
+    help="Ignore these values when matching. Repeatable.",
 )  # fmt: skip
 """Its value is a `RuleSet` with the default redaction."""
 _REDACTION_OPTIONS: Final = (
     SettingOption(
-        "--redact", multiple=True, metavar="RULE",
+        "--redact", "Redaction", _ALL, multiple=True, metavar="RULE",
         type=CheckedTextType("rule", lambda text: parse_redaction_rules([text])),
-        help="What is redacted beyond secrets: email, phone, home-paths, the name of a field, a "
-             "JSONPath, or regex=PATTERN; see docs/explanation/security.md. Repeatable.",
+        help="Redact email, phone, a field, … Repeatable.",
     ),
     SettingOption(
-        "--no-redact", multiple=True, metavar="NAME",
+        "--no-redact", "Redaction", _ALL, multiple=True, metavar="NAME",
         type=CheckedTextType("rule", lambda name: parse_redaction_rules(disabled=[name])),
-        help="A redaction rule that is wrong for this project, such as twilio-id. Repeatable.",
+        help="Disable this redaction rule. Repeatable.",
     ),
 )  # fmt: skip
 MATCH_RULE_OPTIONS: Final = (_normalise_option, *_REDACTION_OPTIONS)
@@ -245,113 +269,117 @@ def _pop_redaction(values: dict[str, Any]) -> dict[str, Any]:
 
 
 match_option = SettingOption(
-    "--match", metavar="HOW", default="normalised",
+    "--match", "Matching", _WITH_CASSETTES, metavar="HOW", default="normalised",
     type=ParsedType("way to match", parse_match_settings),
-    help="exact (no rules), normalised (those of --normalise), or nearest:0.9, by which the most "
-         "alike one answers where none is the same.",
+    help="exact, normalised (default) or nearest:0.9.",
 )  # fmt: skip
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 UPSTREAM_OPTIONS: Final = (
-    SettingOption("--upstream", multiple=True, metavar="NAME=URL",
+    SettingOption("--upstream", "Live provider", _RECORDING, multiple=True, metavar="NAME=URL",
            type=CheckedTextType("upstream", _check_upstream),
-           help="Where a provider is; `default` stands for all of them. Repeatable."),
-    SettingOption("--upstream-proxy", metavar="URL", type=ParsedType("URL", _parse_optional_url),
-           help="An HTTP proxy on the way to the providers."),
-    SettingOption("--sign", type=ChoiceType(["aws"]),
-           help="Sign requests for Bedrock anew with your AWS credentials; needs botocore."),
-    SettingOption("--idle-timeout", type=SecondsType(), default=300.0,
-           help="The longest silence of a provider, in seconds."),
+           help="Base URL of a provider. Repeatable."),
+    SettingOption("--upstream-proxy", "Live provider", _RECORDING, metavar="URL",
+           type=ParsedType("URL", _parse_optional_url),
+           help="HTTP proxy for requests to providers."),
+    SettingOption("--sign", "Live provider", _RECORDING, type=ChoiceType(["aws"]),
+           help="Sign Bedrock requests with your AWS keys."),
+    SettingOption("--idle-timeout", "Live provider", _RECORDING, type=SecondsType(),
+           default=300.0, help="Maximum silence of a provider (default: 300)."),
 )  # fmt: skip
 """Options for requests to providers."""
 
+_ON_MISS_TYPE: Final = ChoiceType(["record", "passthrough", "scenario", "fail"])
+"""Of all commands: they share the environment and the settings file."""
 SERVER_OPTIONS: Final = (
     cassettes_option,
-    shared_library_option,
-    SettingOption("--host", default="127.0.0.1", help="The address to listen on."),
-    SettingOption("--port", type=IntRangeType(0, 65535),
-           help=f"The port to listen on; 0 takes any free one.  [default: {DEFAULT_PORT}, or 0 "
-                "with a COMMAND]"),
-    SettingOption("--port-file", type=PATH_TYPE,
-           help="Write the port to this file once we listen."),
-    SettingOption("--pace", default="recorded", type=ParsedType("pace", parse_pace),
-           help="When answers go out: recorded, instant, 4x, 50tps, ttft=300ms,gap=30..80ms, "
-                "profile:gpt-4o, …; see docs/reference/pacing.md."),
-    SettingOption("--allow-partial", is_flag=True,
-           help="Replay takes that are not complete too, ended as they ended."),
-    SettingOption("--strict", is_flag=True,
-           help="Exit with 1 when any request was a miss, or not as its scenario expects."),
-    SettingOption("--journal", type=PATH_TYPE,
-           help="At the end write to this file what was asked and answered: for verdict, report."),
-    SettingOption("--max-body", type=IntRangeType(1), default=64 * 1024 * 1024,
-           help="The largest request body, in bytes."),
-    SettingOption("--allow-host", multiple=True, metavar="NAME",
-           help="A further Host name that we answer for, such as a container's."),
-    SettingOption("--allow-origin", multiple=True, metavar="ORIGIN",
-           help="A web origin whose pages may use the proxy."),
-    SettingOption("--log-format", type=ChoiceType(["text", "json"]), default="text",
-           help="How the log on stderr is written."),
-
-    # Which cassette answers a request.
-    SettingOption("--session", default=DEFAULT_SESSION, metavar="NAME",
+    SettingOption("--session", "Cassettes", _ALL, default=DEFAULT_SESSION, metavar="NAME",
            type=CheckedTextType("session", check_session_name),
-           help="The session of requests that name none."),
-    *MATCH_RULE_OPTIONS,
-    match_option,
-    SettingOption("--collapse-retries", is_flag=True,
-           help="Take a request that an SDK repeats for the one that it repeats: no take of its "
-                "own."),
+           help="Session of requests without a session name."),
+    SettingOption("--allow-partial", "Cassettes", _REPLAYING, is_flag=True,
+           help="Replay incomplete takes too."),
+    SettingOption("--after-last", "Cassettes", _REPLAYING, metavar="HOW", default="repeat",
+           type=ChoiceType(["repeat", "cycle", "fail"]),
+           help="After the last take: repeat (default), cycle, fail."),
+    SettingOption("--on-miss", "Cassettes", ("auto",), metavar="HOW", type=_ON_MISS_TYPE,
+           help="Miss: record (default), passthrough, scenario, fail."),
+    SettingOption("--on-miss", "Cassettes", ("replay", "chaos"), metavar="HOW",
+           type=_ON_MISS_TYPE, help="On a miss: scenario or fail."),
+    shared_library_option,
 
-    # The modes that connect to a provider; without effect in the others.
     *UPSTREAM_OPTIONS,
-    SettingOption("--finish-on-disconnect", is_flag=True,
-           help="Read an answer to its end for the recording, also when the client has left."),
+    SettingOption("--finish-on-disconnect", "Live provider", _RECORDING, is_flag=True,
+           help="Record to the end if the client disconnects."),
     spool_option,
 
-    SettingOption("--after-last", type=ChoiceType(["repeat", "cycle", "fail"]), default="repeat",
-           help="In replay: what answers a request that comes more often than it was recorded."),
-    SettingOption("--on-miss", type=ChoiceType(["record", "passthrough", "scenario", "fail"]),
-           help="In auto and replay: what happens to a request that is not on disk.  [default: "
-                "record in auto; in replay scenario where --scenarios, --mock or --respond is "
-                "given, else fail]"),
+    _normalise_option,
+    match_option,
+    SettingOption("--collapse-retries", "Matching", _WITH_CASSETTES, is_flag=True,
+           help="Treat an SDK's retries as one request."),
+    *_REDACTION_OPTIONS,
 
-    # Checks of the library at the end of a run.
-    SettingOption("--fail-on-unused", is_flag=True,
-           help="Exit with 1 when a cassette was not played in the run."),
-    SettingOption("--max-age", metavar="AGE[,fail]", type=ParsedType("age", parse_max_age),
-           help="Warn of cassettes that are played and older: 90d, 12w, 1y; with ',fail', exit "
-                "with 1."),
+    SettingOption("--scenarios", "Scenarios", _SIMULATING, type=PATH_TYPE,
+           help="Scenario file, or folder of them."),
+    SettingOption("--mock", "Scenarios", _SIMULATING, metavar="OPTIONS",
+           help="Mock as YAML or JSON, such as '{reply: Hello}'."),
+    SettingOption("--respond", "Scenarios", _SIMULATING, metavar="MODULE:NAME",
+           help="Python function that returns mock replies."),
+    SettingOption("--on-unknown", "Scenarios", _SIMULATING, metavar="HOW", default="error",
+           type=ChoiceType(["error", "synthesis"]),
+           help="No scenario matches: error (default), synthesis."),
 
-    # Scripted, mocked and synthesised responses.
-    SettingOption("--scenarios", type=PATH_TYPE, help="A scenario document, or a folder of them."),
-    SettingOption("--mock", metavar="OPTIONS",
-           help="A mock, as YAML or JSON: '{reply: Hello}', '{replies: [One, Two]}'."),
-    SettingOption("--respond", metavar="MODULE:FUNCTION",
-           help="Your function that says what a mock answers."),
-    SettingOption("--on-unknown", type=ChoiceType(["error", "synthesis"]), default="error",
-           help="What answers a request that no scenario does, where there are some."),
-    SettingOption("--seed", type=IntRangeType(0), default=0,
-           help="What ids and chance are made of."),
-    SettingOption("--clock", type=ChoiceType(["fixed", "real"]), default="fixed",
-           help="The time that answers name: the same in each run, or the machine's."),
-    SettingOption("--silence", type=SecondsType(), default=660.0,
-           help="When a scripted time-out, or the silence of a fault, ends for clients that "
-                "wait for ever, in seconds."),
+    SettingOption("--pace", "Timing and chance", _SIMULATING, default="recorded",
+           type=ParsedType("pace", parse_pace), show_default=True,
+           help="recorded, instant, 4x, 50tps, …"),
+    SettingOption("--seed", "Timing and chance", _ALL, type=IntRangeType(0), default=0,
+           help="Seed of ids and random choices (default: 0)."),
+    SettingOption("--clock", "Timing and chance", _ALL, metavar="WHICH", default="fixed",
+           type=ChoiceType(["fixed", "real"]),
+           help="Time in responses: fixed (default) or real."),
+    SettingOption("--silence", "Timing and chance", _ALL, type=SecondsType(), default=660.0,
+           show_default=True, help="Longest simulated hang."),
 
-    SettingOption("--fault", multiple=True, metavar="RULE",
+    SettingOption("--fault", "Faults", _ALL, multiple=True, metavar="RULE",
            type=ParsedType("rule", parse_fault_rule),
-           help="What goes wrong, where, when and for whom: 'reset,after=3,nth=2'. Repeatable."),
-    SettingOption("--faults", type=PATH_TYPE, metavar="FILE",
-           help="A file of such rules: YAML or JSON, with a list called faults."),
-    SettingOption("--fault-header", is_flag=True,
-           help="Let a request bring rules along, in the header x-llm-proxy-fault."),
+           help="Inject a fault: 'reset,after=3'. Repeatable."),
+    SettingOption("--faults", "Faults", _ALL, type=PATH_TYPE, metavar="FILE",
+           help="File with a list of fault rules."),
+    SettingOption("--fault-header", "Faults", _ALL, is_flag=True,
+           help="Accept rules in the header x-llm-proxy-fault."),
+
+    SettingOption("--strict", "Checks and reports", ("replay", "auto", "simulate"), is_flag=True,
+           help="Exit with 1 after a miss or a scenario mismatch."),
+    SettingOption("--fail-on-unused", "Checks and reports", ("replay", "auto"), is_flag=True,
+           help="Exit with 1 if a cassette was not played."),
+    SettingOption("--max-age", "Checks and reports", ("replay", "auto"), metavar="AGE[,fail]",
+           type=ParsedType("age", parse_max_age),
+           help="Report played cassettes older than AGE."),
+    SettingOption("--journal", "Checks and reports", _SERVING, type=PATH_TYPE,
+           help="Write the journal of the run to this file."),
+
+    SettingOption("--host", "Server", _ALL, default="127.0.0.1",
+           help="Address to listen on (default: 127.0.0.1)."),
+    SettingOption("--port", "Server", _SERVING, type=IntRangeType(0, 65535),
+           help=f"Port; default {DEFAULT_PORT}, with COMMAND any free one."),
+    SettingOption("--port-file", "Server", _SERVING, type=PATH_TYPE,
+           help="Write the port to this file."),
+    SettingOption("--max-body", "Server", _ALL, type=IntRangeType(1), default=64 * 1024 * 1024,
+           help="Largest request in bytes (default: 67108864)."),
+    SettingOption("--allow-host", "Server", _ALL, multiple=True, metavar="NAME",
+           help="Accept this Host header too. Repeatable."),
+    SettingOption("--allow-origin", "Server", _ALL, multiple=True, metavar="ORIGIN",
+           help="Accept requests from this web origin. Repeatable."),
+    SettingOption("--log-format", "Server", _SERVING, metavar="FORMAT", default="text",
+           type=ChoiceType(["text", "json"]),
+           help="Log on stderr: text (default) or json."),
 )  # fmt: skip
 """All options of servers, and all settings that a settings file may hold."""
 
 
-def server_options(function: F) -> F:
-    """Decorator: all server options, the same for every mode, so scripts switch the mode alone."""
-    return decorate(function, (*SERVER_OPTIONS, CONFIG_OPTION))
+def server_options(command: str) -> Callable[[F], F]:
+    """Decorator: the server options that have an effect in this command."""
+    options = [option for option in SERVER_OPTIONS if command in option.commands]
+    return lambda function: decorate(function, (*options, CONFIG_OPTION))
 
 
 def upstream_options(function: F) -> F:
@@ -375,9 +403,9 @@ def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None
         takes_many = option.nargs != 1 or bool(getattr(option, "multiple", False))
         values = setting if isinstance(setting, list) else [setting]
         if isinstance(setting, list) and not takes_many:
-            raise UsageError(f"{path}: {name} must be one value, not a list")
+            raise UsageError(f"{path}: {name}: expected one value, got a list")
         if not all(isinstance(value, str | int | float) for value in values):
-            raise UsageError(f"{path}: {name} holds a value that is neither text nor a number")
+            raise UsageError(f"{path}: {name}: expected text, a number or a list of them")
         if option.type is PATH_TYPE:
             values = [path.parent / str(value) for value in values]
         texts = list(map(str, values))
@@ -391,33 +419,35 @@ def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None
 
 
 CONFIG_OPTION: Final = click.option(
-    "--config", type=PATH_TYPE, is_eager=True, expose_value=False, callback=_load_config,
-    envvar="LLM_PROXY_CONFIG", show_envvar=True,
-    help="A settings file.  [default: the nearest llm-proxy.toml or pyproject.toml]",
+    "--config", cls=GroupedOption, group="Options", type=PATH_TYPE, is_eager=True,
+    expose_value=False, callback=_load_config, envvar="LLM_PROXY_CONFIG",
+    help="Settings file (default: nearest llm-proxy.toml).",
 )  # fmt: skip
 
 
 def build_settings(
     values: Mapping[str, Any], command: tuple[str, ...], *, contacts_provider: bool
 ) -> Settings:
-    """The frozen settings for the values of `SERVER_OPTIONS`.
+    """The frozen settings for the values of a command's `server_options`.
 
     `contacts_provider` is whether requests may be sent to a provider.  Only then, and only with
     a `command`, base URLs in the environment become upstreams.  Raises `UsageError` for invalid
     values.
     """
     rules = _pop_redaction(dict(values))["normalise"]
-    if values["match"].is_exact:
+    match_settings = values.get("match")
+    if match_settings is not None and match_settings.is_exact:
         rules = rules.as_exact()
     upstreams, client_chosen_upstreams = _all_upstreams(
-        values["upstream"], adopts=bool(command) and contacts_provider
+        values.get("upstream", ()), adopts=bool(command) and contacts_provider
     )
     faults = values["fault"]
     if values["faults"] is not None:
         faults += read_fault_rules(values["faults"])
-    if values["journal"] is not None:
+    if values.get("journal") is not None:
         check_journal_path(values["journal"])
     default_values = {
+        "cassettes": Path("cassettes"),
         "port": 0 if command else DEFAULT_PORT,
         "spool": default_spool_folder(os.environ),
     }
@@ -433,7 +463,7 @@ def build_settings(
             "faults": faults,
             "state": state_folder(os.environ),
             "match_rules": rules,
-            "nearest": values["match"].minimum_similarity,
+            "nearest": None if match_settings is None else match_settings.minimum_similarity,
         }
     )
 

@@ -145,8 +145,8 @@ def write_terminal_safe_bytes(data: bytes, label: str) -> None:
         and _TERMINAL_SAFE_TEXT.fullmatch(data.decode("utf-8", "replace")) is None
     ):
         raise UsageError(
-            f"{label} holds control characters that a terminal obeys: write it to a file or a "
-            "pipe, or see show --messages, which escapes them"
+            f"{label} contains terminal control characters; write to a file or a pipe, or run "
+            "llm-proxy show --messages, which escapes them"
         )
     write_stdout_bytes(data)
 
@@ -163,9 +163,9 @@ def write_new_file_or_stdout(data: bytes, output: Path | None, label: str) -> No
         with open(output, "xb", opener=private_opener) as file:
             file.write(data)
     except FileExistsError:
-        raise UsageError(f"{output} is there already: name another file") from None
+        raise UsageError(f"{output} already exists; choose another file") from None
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def _translate_stdout_errors() -> Iterator[None]:
         finally:
             os.close(devnull)
         raise LlmProxyError(
-            f"stdout cannot be written, so what it has is not all: {error.strerror}"
+            f"cannot write to stdout, the output is incomplete: {error.strerror}"
         ) from error
 
 
@@ -217,7 +217,7 @@ def print_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -
     kept_indexes = fitting_column_indexes(columns, rows, terminal_columns())
     for i in kept_indexes:
         table.add_column(
-            Text(columns[i].title),
+            Text(columns[i].title.upper()),
             justify="right" if columns[i].is_right_aligned else "left",
             overflow="fold",
         )

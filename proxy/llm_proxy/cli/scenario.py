@@ -38,7 +38,7 @@ _LS_COLUMNS: Final = (
 )
 
 
-@click.group(cls=LazyCommandGroup, table=_COMMANDS)
+@click.group(cls=LazyCommandGroup, sections={"Commands": _COMMANDS})
 def scenario() -> None:
     r"""List scenarios, check their files, and try them.
 

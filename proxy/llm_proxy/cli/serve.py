@@ -4,59 +4,58 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.options import build_settings, server_options
+from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.settings import is_ci
 
 
 def _server_command(function: Callable[..., None]) -> click.Command:
-    """A command with the server options, and a COMMAND to run.
+    """A command with its server options, and a COMMAND to run.
 
     Arguments after the name of COMMAND are its own, even where the two dashes are missing.
     """
     argument = click.argument(
         "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
     )
-    command = click.command(context_settings={"allow_interspersed_args": False})
-    return command(server_options(argument(function)))
+    command = click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
+    return command(server_options(function.__name__)(argument(function)))
 
 
 @_server_command
 def record(command: tuple[str, ...], **values: Any) -> None:
-    r"""Pass requests on to the live provider and keep every stream.
+    r"""Forward requests to the provider and record every response.
 
-    With a COMMAND behind two dashes, the proxy takes a free port, points the base-URL variables
-    of every provider at itself, runs the command, and gives its exit code. Without one it
-    serves until Ctrl-C. Keys go to the provider and never to the disk.
+    With COMMAND, the proxy listens on a free port, sets the base-URL variables of all providers,
+    runs COMMAND and returns its exit code. Without, it serves until Ctrl-C. API keys are
+    forwarded and never stored. A new recording replaces older ones of the same request.
 
     \b
     Examples:
       llm-proxy record -- pytest tests/
       llm-proxy record --upstream openai=http://127.0.0.1:8000 -- python app.py
-      llm-proxy record --port 4777       then: export OPENAI_BASE_URL=http://127.0.0.1:4777/v1
-
-    When a request was recorded before, its new takes replace the old ones as soon as the first
-    of them is complete.
+      llm-proxy record      then: export OPENAI_BASE_URL=http://127.0.0.1:4777/v1
     """
     _run_mode("record", values, command)
 
 
 @_server_command
 def replay(command: tuple[str, ...], **values: Any) -> None:
-    r"""Answer from cassettes alone, with no network at all.
+    r"""Respond from cassettes, without any network access.
 
-    The nth time that a request is asked, its nth take answers. A request that was never
-    recorded is answered with HTTP 424 and the nearest cassette, with what differs.
+    The nth identical request of a session gets the nth take. A request without a matching
+    cassette is a miss: HTTP 424, with the nearest cassette and the differences.
 
     \b
     Examples:
       llm-proxy replay -- pytest tests/
       llm-proxy replay --pace instant --strict -- pytest tests/
-      llm-proxy replay --pace 0.5x --port 4777
       llm-proxy replay --pace ttft=300ms,gap=30..80ms --seed 7
     """
     _run_mode("replay", values, command)
@@ -64,11 +63,10 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 
 @_server_command
 def auto(command: tuple[str, ...], **values: Any) -> None:
-    r"""Replay what is there, record what is not.
+    r"""Replay recorded requests and record the others.
 
-    The nth time that a request is asked, its nth take answers if it was there at the start;
-    otherwise the provider does, and its answer becomes take n. Where CI is set, nothing is
-    recorded: auto behaves as replay.
+    The nth identical request of a session gets take n if it existed at the start. Otherwise it
+    goes to the provider and is recorded as take n. If CI is set, auto behaves as replay.
 
     \b
     Examples:
@@ -80,11 +78,11 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 
 @_server_command
 def simulate(command: tuple[str, ...], **values: Any) -> None:
-    r"""Answer from scenarios, from a mock, or with made-up text: no key, no network, no recording.
+    r"""Respond from scenarios, a mock or synthesis: no key, no network, no recording.
 
-    A scenario document scripts the turns of a conversation; it is chosen by the first user
-    message, by a header, or by what it matches. Where none is loaded, answers are made up: the
-    same request always gets the same one. Every dialect is spoken, streaming or not.
+    A scenario file scripts the turns of a conversation. Without scenarios or a mock, llm-proxy
+    synthesises responses; the same request always gets the same response. Changed scenario files
+    are reloaded.
 
     \b
     Examples:
@@ -92,26 +90,54 @@ def simulate(command: tuple[str, ...], **values: Any) -> None:
       llm-proxy simulate --scenarios scenarios/ --strict -- pytest tests/
       llm-proxy simulate --mock '{replies: [Hello, Goodbye]}' --port 4777
       llm-proxy simulate --respond answers:respond -- python app.py
-
-    Scenario files are read again when they change. llm-proxy scenario lint checks them.
     """
     _run_mode("simulate", values, command)
 
 
+def default_on_miss(values: Mapping[str, Any]) -> str:
+    """What happens on a miss in `replay` if `--on-miss` is not set."""
+    is_scripted = any(values[name] for name in ("scenarios", "mock", "respond"))
+    return "scenario" if is_scripted else "fail"
+
+
+def check_offline_on_miss(values: dict[str, Any]) -> None:
+    """Resolve `on_miss` for a command that never connects to a provider.
+
+    A value of `auto` in the environment or the settings file, which are shared, counts as unset.
+    Raises `UsageError` for one on the command line.
+    """
+    if values["on_miss"] in {"record", "passthrough"}:
+        context = click.get_current_context()
+        if context.get_parameter_source("on_miss") is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"--on-miss {values['on_miss']}: {context.command_path} never connects to a "
+                "provider; use llm-proxy auto"
+            )
+        values["on_miss"] = None
+    values["on_miss"] = values["on_miss"] or default_on_miss(values)
+
+
 def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
-    is_replay_only = mode == "replay" or (mode == "auto" and is_ci(os.environ))
-    is_offline_auto = mode == "auto" and option_values["on_miss"] in {"fail", "scenario"}
-    if option_values["on_miss"] is None:
-        is_scripted = any(option_values[item] for item in ("scenarios", "mock", "respond"))
-        option_values["on_miss"] = "scenario" if is_replay_only and is_scripted else "record"
-    contacts_provider = mode != "simulate" and not is_replay_only and not is_offline_auto
+    is_replay_in_ci = mode == "auto" and is_ci(os.environ)
+    match mode:
+        case "replay":
+            check_offline_on_miss(option_values)
+        case "auto":
+            option_values["on_miss"] = option_values["on_miss"] or (
+                default_on_miss(option_values) if is_replay_in_ci else "record"
+            )
+        case _:
+            pass
+    contacts_provider = not is_replay_in_ci and (
+        mode == "record" or option_values.get("on_miss") in {"record", "passthrough"}
+    )
     # Report a mistake before anything heavy is imported.
     settings = build_settings(option_values, command, contacts_provider=contacts_provider)
 
     from llm_proxy.shell.running import serving  # noqa: PLC0415 # only to serve
 
     serving.configure_logging(settings.log_format)
-    if mode == "auto" and is_replay_only:
-        logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
+    if is_replay_in_ci:
+        logging.getLogger("llm_proxy").info("CI is set: auto replays and records nothing")
         raise click.exceptions.Exit(serving.serve("replay", settings, command, command_line=mode))
     raise click.exceptions.Exit(serving.serve(mode, settings, command))

@@ -37,7 +37,7 @@ _MAX_SHOWN_FILES: Final = 20
 _MAX_PATH_CHARS: Final = 250
 """Maximum length of a path in the log."""
 _MISSING_RECORDING: Final = (
-    "an upstream's answer went to a client and into no recording; please report it"
+    "a client received a response that was not recorded; please report this bug"
 )
 
 
@@ -61,7 +61,8 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
     _log_summary(mode, journal)
     if usage.unused_files:
         log.error(
-            "not played in this run (--fail-on-unused): %s; see llm-proxy prune: %s",
+            "%s not played in this run (--fail-on-unused); llm-proxy prune can delete unused "
+            "cassettes: %s",
             count_with_noun(len(usage.unused_files), "cassette"),
             _first_file_names(usage.unused_files),
         )
@@ -70,9 +71,9 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
     if too_old_cassettes and max_age is not None:
         log.log(
             logging.ERROR if too_old_fails else logging.WARNING,
-            "played, and older than %s: %s; record again: %s",
+            "%s older than %s; record again: %s",
+            count_with_noun(len(too_old_cassettes), "played cassette"),
             max_age,
-            count_with_noun(len(too_old_cassettes), "cassette"),
             _first_file_names(cassette.file for cassette in too_old_cassettes),
         )
     if summary_path := os.environ.get(SUMMARY_FILE_VARIABLE):
@@ -89,7 +90,7 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
         except LlmProxyError as error:
             log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
             return True
-        log.info("journal in %s: see llm-proxy report %s", settings.journal, settings.journal)
+        log.info("wrote the journal; run llm-proxy report %s", settings.journal)
     return has_failed
 
 
@@ -104,7 +105,7 @@ def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
                 settings.state, library.root, usage.played_file_names, datetime.now(UTC)
             )
         except LlmProxyError as error:  # must not fail the run
-            log.info("it is not remembered which cassettes were played: %s", error)
+            log.warning("cannot store which cassettes were played: %s", error)
 
 
 def _log_summary(mode: str, journal: Journal) -> None:
@@ -121,7 +122,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
         log.info("replayed %d, recorded %d, %d complete", *figures)
     if incomplete_count := counts.recorded - counts.complete_recordings:
         log.info(
-            "not complete: %s; see llm-proxy ls --partial",
+            "%s incomplete; run llm-proxy ls --partial",
             count_with_noun(incomplete_count, "recording"),
         )
     if counts.missed:
@@ -130,20 +131,22 @@ def _log_summary(mode: str, journal: Journal) -> None:
             log.warning("  %s", line)
     if counts.answered_by_nearest:
         log.warning(
-            "answered by the nearest cassette, not the same: %s",
+            "%s answered from the nearest cassette, without a match",
             count_with_noun(counts.answered_by_nearest, "request"),
         )
     if counts.simulated:
-        log.info("simulated %s", count_with_noun(counts.simulated, "answer"))
+        log.info("simulated %s", count_with_noun(counts.simulated, "response"))
     if counts.unsuccessful:
         failed_requests = count_with_noun(counts.unsuccessful, "request")
-        log.warning("not as scripted: %s; see the warnings above", failed_requests)
+        log.warning("%s did not match the scenario; see the warnings above", failed_requests)
     if counts.upstream_failed:
-        log.warning("the upstream failed %s", count_with_noun(counts.upstream_failed, "request"))
+        failed_requests = count_with_noun(counts.upstream_failed, "request")
+        log.warning("%s failed at the provider or on the way to it", failed_requests)
     if counts.clients_left:
-        log.warning("%s left before an answer", count_with_noun(counts.clients_left, "client"))
+        clients = count_with_noun(counts.clients_left, "client")
+        log.warning("%s disconnected before a response", clients)
     if counts.lost_recordings:
-        log.error("lost: %s", count_with_noun(counts.lost_recordings, "recording"))
+        log.error("%s lost", count_with_noun(counts.lost_recordings, "recording"))
 
 
 def _write_step_summary(
@@ -164,16 +167,16 @@ def _write_step_summary(
     )
     sections = [
         SummarySection(
-            f"{count_with_noun(journal.counts.answered_by_nearest, 'request')} answered by the "
+            f"{count_with_noun(journal.counts.answered_by_nearest, 'request')} answered from the "
             "nearest cassette",
-            ("request", "session", "cassette", "alike", "times"),
+            ("request", "session", "cassette", "similarity", "times"),
             [(*values, f"{times:,}") for values, times in nearest_counts.items()],
         ),
         SummarySection(
             f"{count_with_noun(len(usage.unused_files), 'cassette')} not played",
             ("cassette",),
             [(file,) for file in usage.unused_files],
-            "`llm-proxy prune` deletes what is used no more.",
+            "`llm-proxy prune` deletes unused cassettes.",
         ),
         SummarySection(
             f"{count_with_noun(len(usage.too_old_cassettes), 'cassette')} played{age_suffix}",
@@ -194,9 +197,7 @@ def _write_step_summary(
         ) as page:
             page.write(text)
     except OSError as error:
-        log.warning(
-            "%s %s cannot be written: %s", SUMMARY_FILE_VARIABLE, summary_path, error.strerror
-        )
+        log.warning("cannot write %s %s: %s", SUMMARY_FILE_VARIABLE, summary_path, error.strerror)
 
 
 def _first_file_names(files: Iterable[str]) -> str:
@@ -211,4 +212,4 @@ def write_journal(path: Path, document: Mapping[str, Any]) -> None:
     try:
         replace_file(resolve_link(path), content)
     except OSError as error:
-        raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None
+        raise LlmProxyError(f"cannot write --journal {path}: {error.strerror}") from None

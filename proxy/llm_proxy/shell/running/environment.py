@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,11 +12,12 @@ from llm_proxy.providers import (
     BASE_URL_VARIABLES,
     COMMON_BASE_URL_VARIABLES,
     DEFAULT_PROVIDER,
+    DUMMY_API_KEY,
+    missing_key_warning,
     upstream_url,
 )
 from llm_proxy.shell.running.settings import Settings, checked_http_url
 
-DUMMY_KEY: Final = "llm-proxy-replay"
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
@@ -32,7 +33,7 @@ def child_environment(environ: Mapping[str, str], url: str, *, dummy_keys: bool)
         hosts = [host for host in environ.get(name, "").split(",") if host]
         child_environ[name] = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
     if dummy_keys:
-        child_environ |= dict.fromkeys(missing_key_variables(environ), DUMMY_KEY)
+        child_environ |= dict.fromkeys(missing_key_variables(environ), DUMMY_API_KEY)
     return child_environ
 
 
@@ -56,7 +57,7 @@ def adopted_upstreams(
                 upstreams[provider] = checked_http_url(name, normalized_base_url(name, environ))
             except UsageError as error:
                 raise UsageError(
-                    f"{error}; correct it, unset it, or give --upstream {provider}=URL, which wins"
+                    f"{error}; correct it, unset it, or set --upstream {provider}=URL instead"
                 ) from None
     return upstreams
 
@@ -109,20 +110,21 @@ def export_lines(url: str) -> list[str]:
     ]
 
 
-def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """A warning if live requests would be sent with dummy API keys; empty if not."""
-    if mode != "auto" or not settings.may_go_live(mode) or DEFAULT_PROVIDER in settings.upstreams:
-        return ""
-    names = [
-        name
-        for name in missing_key_variables(environ)
-        if (provider := API_KEY_VARIABLES[name]) not in settings.upstreams  # it may need no key
-        and upstream_url(provider, {}) is not None
-    ]
-    if not names:
-        return ""
-    verb, dummy_noun = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
-    return (
-        f"{', '.join(names)} {verb} not set: the command has {dummy_noun}, which live requests "
-        "will not be served with where a key is asked for"
-    )
+def key_variables_of_public_providers(settings: Settings) -> dict[str, str]:
+    """The API key variable of each provider that requests go to at its public address."""
+    if DEFAULT_PROVIDER in settings.upstreams:
+        return {}
+    return {
+        provider: name
+        for name, provider in API_KEY_VARIABLES.items()
+        if provider not in settings.upstreams and upstream_url(provider, {}) is not None
+    }
+
+
+def no_request_warnings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Warnings for a command that has ended without a request, though it might have gone live."""
+    yield "the command sent no request to llm-proxy"
+    missing = missing_key_variables(environ)
+    for provider, name in key_variables_of_public_providers(settings).items():
+        if name in missing:
+            yield missing_key_warning(provider, name)

@@ -44,6 +44,7 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTakes
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
+from llm_proxy.shell.running.environment import key_variables_of_public_providers
 from llm_proxy.shell.running.listener import ListenerGate, listen
 from llm_proxy.shell.running.settings import ClockKind, Settings, check_folders
 from llm_proxy.shell.scenarios import ScenarioLibrary
@@ -198,7 +199,14 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
             ),
             retry_tracker=RetryTracker() if settings.collapse_retries else None,
         )
-        server = ProxyServer(active_mode, admission, journal, control_pages, fault_middleware)
+        server = ProxyServer(
+            active_mode,
+            admission,
+            journal,
+            control_pages,
+            fault_middleware,
+            key_variables_of_public_providers(settings),
+        )
         connection_factory = server.connection_factory(
             access_log=None,
             keepalive_timeout=_KEEPALIVE_TIMEOUT_S,

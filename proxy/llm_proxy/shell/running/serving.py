@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
+import click
 import orjson
 
 from llm_proxy.display import count_with_noun
@@ -24,8 +25,8 @@ from llm_proxy.errors import UsageError
 from llm_proxy.shell.running import end_of_run
 from llm_proxy.shell.running.environment import (
     child_environment,
-    dummy_key_warning,
     export_lines,
+    no_request_warnings,
 )
 from llm_proxy.shell.running.proxy import ModeName, run_proxy
 from llm_proxy.shell.running.settings import Settings, settings_warnings
@@ -34,6 +35,11 @@ log: Final = logging.getLogger("llm_proxy")
 
 _OTHER_LOGGERS: Final = ("asyncio", "aiohttp")
 """Loggers that would otherwise write to stderr in another format."""
+_LABEL_COLOURS: Final = {
+    logging.WARNING: "yellow",
+    logging.ERROR: "red",
+    logging.CRITICAL: "red",
+}
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -81,20 +87,21 @@ async def _serve_until_stopped(
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
             code = 0
             if command:
-                if key_warning := dummy_key_warning(mode, settings, os.environ):
-                    log.info("%s", key_warning)
                 environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
                 child = await start_command(command, environment)
                 stop_signals.forward_to(child)
                 code = await child.wait()  # without a limit
                 code = 128 - code if code < 0 else code
+                if not proxy.journal.counts.requests and settings.may_go_live(mode):
+                    for warning in no_request_warnings(settings, os.environ):
+                        log.warning("%s", warning)
             else:
                 for line in export_lines(proxy.url):
                     log.info("  %s", line)
                 await stop_signals.stop_event.wait()  # without a limit
                 if stream_count := proxy.active_stream_count():
                     streams = count_with_noun(stream_count, "stream")
-                    log.info("still running: %s; once more to stop at once", streams)
+                    log.info("waiting for %s; press Ctrl-C again to stop immediately", streams)
             await proxy.drain(stop_signals.stop_now_event)
     has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
@@ -158,14 +165,12 @@ async def start_command(
             stderr=asyncio.subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
-        raise CommandNotStarted(127, f"{command[0]}: there is no such command") from None
+        raise CommandNotStarted(127, f"{command[0]}: command not found") from None
     except OSError as error:
         hint = ""
         if error.errno == errno.ENOEXEC:
-            hint = ": a script's first line must name what runs it, such as #!/bin/sh"
-        raise CommandNotStarted(
-            126, f"{command[0]} cannot be run: {error.strerror}{hint}"
-        ) from None
+            hint = "; add a first line such as #!/bin/sh to the script"
+        raise CommandNotStarted(126, f"cannot run {command[0]}: {error.strerror}{hint}") from None
 
 
 def _is_foreground_process() -> bool:
@@ -197,11 +202,37 @@ def _write_port_file(path: Path | None, url: str) -> Iterator[None]:
         temporary.write_text(url.rpartition(":")[2] + "\n")
         temporary.replace(path)
     except OSError as error:
-        raise UsageError(f"--port-file {path} cannot be written: {error.strerror}") from None
+        raise UsageError(f"cannot write --port-file {path}: {error.strerror}") from None
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+class _TextFormatter(logging.Formatter):
+    """Formats each record as its label and its message: `llm-proxy: warning: …`."""
+
+    def __init__(self, *, is_coloured: bool) -> None:
+        super().__init__()
+        self._is_coloured = is_coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text; only the label is coloured."""
+        record.message = record.getMessage()
+        text = super().format(record)  # with a traceback, if there is one
+        label = record_label(record)
+        if not label:
+            return f"llm-proxy: {text}"
+        if self._is_coloured:
+            label = click.style(label, fg=_LABEL_COLOURS[record.levelno], bold=True)
+        return f"llm-proxy: {label}: {text}"
+
+
+def record_label(record: logging.LogRecord) -> str:
+    """`error`, `warning`, or the label that the record brings, such as `miss`; empty for info."""
+    if record.levelno < logging.WARNING:
+        return ""
+    return str(getattr(record, "label", record.levelname.lower()))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -214,6 +245,8 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
+        if hasattr(record, "label"):
+            fields["label"] = record_label(record)
         if record.exc_info is not None:
             fields["traceback"] = self.formatException(record.exc_info)
         return orjson.dumps(fields).decode()
@@ -222,8 +255,11 @@ class _JsonFormatter(logging.Formatter):
 def configure_logging(log_format: str) -> None:
     """Send the package's log to stderr, as `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr)
+    is_coloured = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     handler.setFormatter(
-        _JsonFormatter() if log_format == "json" else logging.Formatter("llm-proxy: %(message)s")
+        _JsonFormatter()
+        if log_format == "json"
+        else _TextFormatter(is_coloured=is_coloured and not os.environ.get("NO_COLOR"))
     )
     for name, level in (
         ("llm_proxy", logging.INFO),

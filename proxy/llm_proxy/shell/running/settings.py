@@ -134,7 +134,7 @@ def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
         name, equals, url = pair.partition("=")
         if not equals or not name.strip():
             raise UsageError(
-                f"--upstream {pair!r}: write NAME=URL, such as openai=http://127.0.0.1:8000"
+                f"--upstream {pair!r}: expected NAME=URL, such as openai=http://127.0.0.1:8000"
             )
         upstreams[name.strip()] = checked_http_url(f"--upstream {name}", url.strip())
     return upstreams
@@ -157,11 +157,11 @@ def checked_http_url(label: str, url: str) -> str:
         is_valid = False
         split_url = urlsplit("")
     if not is_valid or not url.isprintable() or " " in url or split_url.scheme != scheme.lower():
-        raise UsageError(f"{label}: {displayable_url(url)!r} is no http:// or https:// URL")
+        raise UsageError(f"{label}: {displayable_url(url)!r} is not an http:// or https:// URL")
     if "@" in split_url.netloc or "?" in url or "#" in url:
         raise UsageError(
-            f"{label}: {displayable_url(url)!r} is only part of what is given: an upstream is a "
-            "URL without user, query and fragment"
+            f"{label}: expected a URL without user, query and fragment, such as "
+            f"{displayable_url(url)!r}"
         )
     return f"{split_url.scheme}://{after_scheme}"
 
@@ -214,9 +214,9 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
             hint = (
                 f"; did you mean {close_matches[0]}?"
                 if close_matches
-                else f"; there are {', '.join(names)}"
+                else f"; known: {', '.join(names)}"
             )
-            raise UsageError(f"{path}: {key} is no setting{hint}")
+            raise UsageError(f"{path}: unknown setting {key!r}{hint}")
         settings[name] = (
             [f"{provider}={url}" for provider, url in value.items()]
             if isinstance(value, dict)
@@ -230,7 +230,7 @@ def _tool_table(path: Path) -> dict[str, Any]:
     tool = _parse_toml(path).get("tool", {})
     table = tool.get("llm-proxy", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise UsageError(f"{path}: tool.llm-proxy must be a table")
+        raise UsageError(f"{path}: tool.llm-proxy is not a table")
     return table
 
 
@@ -238,9 +238,9 @@ def _parse_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
 
 
 def is_ci(environ: Mapping[str, str]) -> bool:
@@ -256,9 +256,9 @@ def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
         with path.open("rb") as file:
             data = file.read(_MAX_RULES_FILE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read --faults {path}: {error.strerror}") from None
     if len(data) > _MAX_RULES_FILE_BYTES:
-        raise UsageError(f"--faults {path}: it is larger than {_MAX_RULES_FILE_BYTES} bytes")
+        raise UsageError(f"--faults {path} is larger than {_MAX_RULES_FILE_BYTES} bytes")
     return parse_rules(
         loading.parse_struct(FaultRulesFile, str(path), data, list_field="faults").faults
     )
@@ -268,15 +268,14 @@ def check_journal_path(path: Path) -> None:
     """Raise `UsageError` if the file could not be written; creates nothing."""
     folder = resolve_link(path).parent
     if path.is_dir():
-        raise UsageError(f"--journal {path} is a folder: name a file in it")
+        raise UsageError(f"--journal {path} is a folder; name a file")
     if path.exists() and not path.is_file():
-        raise UsageError(f"--journal {path} is a device or the like: name a plain file")
+        raise UsageError(f"--journal {path} is not a regular file")
     if not folder.is_dir():
-        raise UsageError(f"--journal {path}: there is no folder {folder}; make it, or name another")
+        raise UsageError(f"--journal {path}: no such folder: {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
-            f"--journal {path} cannot be written: you may not write to {folder}; give a folder "
-            "where you may"
+            f"cannot write --journal {path}: no permission to write to the folder {folder}"
         )
 
 
@@ -292,52 +291,34 @@ def check_folders(settings: Settings) -> None:
         # A broken link counts as existing.
         existing = next(item for item in (path, *path.parents) if os.path.lexists(item))
         if not existing.is_dir():
-            raise UsageError(
-                f"{option} {folder} cannot be written: {existing} is no folder; give one that you "
-                "may write to"
-            )
+            raise UsageError(f"cannot write to {option} {folder}: {existing} is not a folder")
         if not os.access(existing, os.W_OK | os.X_OK, effective_ids=_SUPPORTS_EFFECTIVE_IDS):
             raise UsageError(
-                f"{option} {folder} cannot be written: you may not write to {existing}; give a "
-                "folder where you may"
+                f"cannot write to {option} {folder}: no permission to write to {existing}"
             )
 
 
 def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A warning for each setting that is valid but probably not what is meant."""
-    given = {"--fail-on-unused": settings.fail_on_unused, "--max-age": settings.max_age}
-    unused = [option for option, value in given.items() if value]
-    if unused and mode in {"record", "simulate"}:
-        verb = "is" if len(unused) == 1 else "are"
-        yield f"{' and '.join(unused)} {verb} without effect: {mode} plays no cassette"
     if mode == "simulate":
         return
-    without_effect = [
+    ignored = [
         f"--{field.name.replace('_', '-')}"
         for field in fields(Settings)
         if field.name in _SIMULATION_OPTIONS
         and getattr(settings, field.name) != field.default
         and not (field.name in _SHARED_WITH_FAULTS and settings.faults)
     ]
-    if without_effect and not settings.simulates(mode):
-        verb = "has" if len(without_effect) == 1 else "have"
-        hint = (
-            "record has the provider answer everything; llm-proxy simulate needs none"
-            if mode == "record"
-            else "give --on-miss scenario to have answered so what is not on disk"
-        )
-        yield (
-            f"{', '.join(without_effect)} {verb} no effect: nothing is simulated in this run; "
-            f"{hint}"
-        )
+    if ignored and mode != "record" and not settings.simulates(mode):
+        verb = "has" if len(ignored) == 1 else "have"
+        yield f"{', '.join(ignored)} {verb} no effect without --on-miss scenario"
     if mode == "replay":
         if not any(walk_cassettes(settings.cassettes)):
             folder_exists = settings.cassettes.exists()
-            problem = "holds no cassettes" if folder_exists else "does not exist"
+            problem = "contains no cassettes" if folder_exists else "does not exist"
             yield (
-                f"{settings.cassettes}/ {problem}: every request will be a miss; record some with "
-                "llm-proxy record"
-                + ("" if folder_exists else ", or give --cassettes the folder that has them")
+                f"{settings.cassettes}/ {problem}, so every request is a miss; run llm-proxy record"
+                + ("" if folder_exists else " or set --cassettes")
             )
         return
     known_names = [*(provider.name for provider in providers.PROVIDERS), providers.DEFAULT_PROVIDER]
@@ -346,6 +327,6 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
             close_matches = difflib.get_close_matches(name.lower(), known_names, 1)
             hint = f" (did you mean {close_matches[0]}?)" if close_matches else ""
             yield (
-                f"--upstream {name}={url}: no path belongs to {name}; it is used for "
-                f"/~{name}/... alone{hint}"
+                f"--upstream {name}={url}: unknown provider {name!r}; only requests to "
+                f"/~{name}/... use it{hint}"
             )

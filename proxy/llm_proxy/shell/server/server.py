@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -31,6 +33,7 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
+from llm_proxy.providers import DUMMY_API_KEY, missing_key_warning
 from llm_proxy.redaction import (
     client_secrets,
     displayable_target,
@@ -70,8 +73,11 @@ class ProxyServer:
         journal: Journal,
         control_pages: ControlPages,
         fault_middleware: FaultMiddleware,
+        key_variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`key_variables` are the API key variables by provider that a dummy key is reported by."""
         self._mode = mode
+        self._key_variables = dict(key_variables)
         self._fault_middleware = fault_middleware
         self._admission = admission
         self._journal = journal
@@ -240,7 +246,9 @@ class ProxyServer:
                         routed.session, scripted.session_failure_reason
                     )
             return mode_response
-        if not mode_response.is_live:
+        if mode_response.is_live:
+            self._warn_of_dummy_key(routed)
+        else:
             counts.replayed += 1
             self._journal.library_usage.mark_played(mode_response.origin, mode_response.recorded_at)
         if mode_response.similarity is not None:
@@ -252,6 +260,16 @@ class ProxyServer:
                 printable_excerpt(mode_response.origin, _MAX_LOGGED_CHARS),
             )
         return mode_response
+
+    def _warn_of_dummy_key(self, routed: RoutedRequest) -> None:
+        """Warn, once for each provider, that it gets the dummy API key of the command."""
+        variable = self._key_variables.get(routed.provider)
+        if variable is None:
+            return
+        request = routed.request
+        if any(DUMMY_API_KEY in text for text in (request.query, *dict(request.headers).values())):
+            del self._key_variables[routed.provider]
+            log.warning("%s", missing_key_warning(routed.provider, variable))
 
     def _redacted_text(self, text: str, request: Request) -> str:
         """`text`, which may quote the request, without the secrets that are known."""
