@@ -69,9 +69,13 @@ async def test_a_scrubbed_cassette_answers_its_request(tmp_path: Path) -> None:
     line = f"{path.relative_to(tmp_path)} -> {new_path.name}: anthropic-key 2\n"
     assert (dry.exit_code, result.exit_code) == (1, 0)
     assert dry.stdout == result.stdout == line
-    assert dry.last_error_line.endswith("1 cassette would be scrubbed; nothing was changed "
-                                        "(--write does it)")  # fmt: skip
-    assert result.last_error_line.endswith("must be revoked")
+    assert dry.last_error_line == (
+        "llm-proxy: would scrub 1 cassette; run with --write to change the files"
+    )
+    assert result.stderr.splitlines() == [
+        "llm-proxy: 1 cassette scrubbed",
+        "llm-proxy: revoke each secret that others may have seen, for example in the git history",
+    ]
     assert not path.exists()
     assert new_path.stat().st_mode & 0o777 == 0o644
     [cassette] = load_cassettes(tmp_path)
@@ -96,7 +100,7 @@ async def test_requests_that_differed_in_a_secret_become_takes(tmp_path: Path) -
 
     assert result.exit_code == 0
     joined = result.stdout.splitlines()[-1]
-    assert joined.startswith("one request without its secret, answered one after the other: ")
+    assert joined.startswith("these cassettes become takes of one request: ")
     assert first.name in joined
     assert second.name in joined
     async with proxy("replay", tmp_path) as server:
@@ -147,7 +151,9 @@ async def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     result = await run_command("scrub", "--write", "vcr.yaml", folder=tmp_path)
 
     assert result.exit_code == 2
-    assert "scrub works on cassettes only, and vcr.yaml is none" in result.last_error_line
+    assert (
+        "vcr.yaml is not a cassette; edit the file to remove its secrets" in result.last_error_line
+    )
     assert (tmp_path / "vcr.yaml").read_text() == KEY
 
 
@@ -164,7 +170,7 @@ async def test_what_cannot_be_scrubbed_is_named_and_stays(tmp_path: Path) -> Non
         sorted(line.partition(": ")[0] for line in result.stdout.splitlines()) == ["unchanged"] * 2
     )
     assert (
-        f"{path.relative_to(tmp_path)}:1: it holds a secret that cannot be replaced"
+        f"{path.relative_to(tmp_path)}:1: cannot replace a secret; delete the cassette"
         in result.stdout
     )
     assert [torn.read_bytes(), path.read_bytes()] == before

@@ -295,11 +295,11 @@ def test_a_project_disables_a_rule(name: str) -> None:
     [
         (["regex=("], [], "regex=( is no pattern of RE2"),
         (["regex=x*"], [], "finds the empty text"),
-        (["$.a["], [], "is no JSONPath (RFC 9535)"),
-        (["two words"], [], "'two words' is no redaction rule: write email, phone or home-paths"),
-        ([], ["twilio"], "twilio is no redaction rule: did you mean twilio-id?"),
-        ([], ["x"], "x is no redaction rule: docs/explanation/security.md lists them"),
-        ([], [""], " is no redaction rule"),
+        (["$.a["], [], "'$.a[' is not a valid JSONPath (RFC 9535): "),
+        (["two words"], [], "'two words' is not a redaction rule; use email, phone, home-paths, "),
+        ([], ["twilio"], "unknown redaction rule 'twilio'; did you mean 'twilio-id'?"),
+        ([], ["x"], "unknown redaction rule 'x'; docs/explanation/security.md lists all rules"),
+        ([], [""], "unknown redaction rule ''; "),
     ],
 )
 def test_an_invalid_rule_is_refused(added: list[str], disabled: list[str], message: str) -> None:
@@ -505,7 +505,7 @@ async def test_a_recording_whose_secret_cannot_be_replaced_is_not_stored_and_cou
     assert received.body == b"".join(answer)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert "not recorded: POST /v1/chat/completions: " in caplog.text
-    assert "secret that cannot be replaced; it is not stored" in caplog.text
+    assert "cannot replace a secret in the response; the recording is not stored" in caplog.text
 
 
 # --- a hostile provider ---------------------------------------------------------------------------

@@ -36,11 +36,11 @@ HEADERS_RULE: Final = "headers"
 """The rule for headers that a cassette does not store, or stores without their value."""
 RULE_DESCRIPTIONS: Final = {
     **{pattern.name: pattern.covers for pattern in SECRET_PATTERNS},
-    FIELD_NAMES_RULE: "values of request fields and parameters whose name is that of a secret",
-    FIELD_RULE: "values of a project's own fields, by name or JSONPath",
-    EXPRESSION_RULE: "what a project's own pattern matches",
-    "environment": "secrets of the environment",
-    HEADERS_RULE: "headers that a cassette does not store, or stores without their value",
+    FIELD_NAMES_RULE: "values of request fields and parameters with a secret's name",
+    FIELD_RULE: "values of the fields and JSONPaths of --redact",
+    EXPRESSION_RULE: "text that matches a pattern of --redact regex=",
+    "environment": "secrets from environment variables",
+    HEADERS_RULE: "headers that llm-proxy does not store, or stores without their value",
 }
 """What each rule covers, by the name of the rule."""
 
@@ -267,7 +267,7 @@ def _response_place(path: JsonPath, same: Sequence[_TextFinding]) -> str:
     if first != last:
         return f"response text{suffix}, messages {first} to {last}"
     more = f", and {len(same) - 1} more" if len(same) > 1 else ""
-    return f"response message {first}{more}{suffix}"
+    return f"response message {first}{suffix}{more}"
 
 
 def _path_suffix(path: JsonPath) -> str:

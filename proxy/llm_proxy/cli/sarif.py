@@ -26,7 +26,7 @@ def sarif_document(
     rules = [
         {
             "id": name,
-            "shortDescription": {"text": f"A secret: {RULE_DESCRIPTIONS.get(name, name)}"},
+            "shortDescription": {"text": f"Secret: {RULE_DESCRIPTIONS.get(name, name)}"},
             "defaultConfiguration": {"level": "error"},
             "properties": {"tags": ["security"], "security-severity": "8.0"},
         }

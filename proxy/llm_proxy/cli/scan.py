@@ -56,12 +56,12 @@ class ScanResult:
 @redaction_option
 @CONFIG_OPTION
 @click.option("--staged", is_flag=True,
-              help="Scan what is in the git index, instead of the files.")  # fmt: skip
+              help="Scan the files in the git index.")  # fmt: skip
 @click.option("--strict", "fails_if_older", is_flag=True,
-              help="Exit with 1 also for cassettes that older rules redacted.")  # fmt: skip
+              help="Also fail on cassettes redacted by older rules.")  # fmt: skip
 @click.option("--format", "output_format", type=ChoiceType(["text", "json", "sarif"]),
               default="text", show_default=True,
-              help="How findings are printed; sarif is for code scanning.")  # fmt: skip
+              help="Output format; sarif is for code scanning.")  # fmt: skip
 @json_option
 def scan(
     paths: tuple[Path, ...],
@@ -75,10 +75,11 @@ def scan(
 ) -> None:
     r"""Find secrets in cassettes and other files.
 
-    Scanned are all parts of a cassette, also the texts that a stream has in pieces, and the bytes
-    of any other file, in gzip too. PATHS are files and folders; without them the library is
-    scanned. Values of the environment's secrets are found as well. No value is printed: its first
-    characters and its length say which it is.
+    PATHS are files and folders. Without PATHS, scan the library. The scan covers all parts of a
+    cassette, including text that a stream splits into pieces, and the bytes of any other file,
+    including gzip files. It also finds the values of secret environment variables.
+
+    A finding shows the first characters and the length of a secret, never the whole secret.
 
     \b
     Examples:
@@ -87,7 +88,7 @@ def scan(
       llm-proxy scan --staged
       llm-proxy scan --format sarif > secrets.sarif
 
-    Exit code 0 where there is none, 1 where there is a secret, 2 where a file cannot be read.
+    Exit code: 0 if no secret is found, 1 if a secret is found, 2 if a file cannot be read.
     """
     known = redaction.environment_secret_spellings(os.environ)
     secret_scan = SecretScan(rules, rules.finder(redaction.operator_secrets(known)))
@@ -122,7 +123,7 @@ def _sources(
     """The name of each file, and a function that reads it.  Raises `UsageError`."""
     for path in paths:
         if not staged and not (path.is_file() or path.is_dir()):
-            raise UsageError(f"there is no file or folder {display.path_as_unicode_text(path)}")
+            raise UsageError(f"no such file or folder: {display.path_as_unicode_text(path)}")
     if staged:
         for file in staged_files(paths):
             yield file.path, partial(read_staged_file, file)
@@ -149,16 +150,16 @@ def _notes(result: ScanResult, *, is_library: bool) -> Iterator[str]:
         files = {finding.file for finding in result.findings}
         cassettes = [finding.file for finding in result.findings if finding.place]
         found = display.count_with_noun(len(result.findings), "secret")
-        advice = "remove each"
+        yield f"{scanned}, {found} found in {display.count_with_noun(len(files), 'file')}"
         if cassettes:
             path = (
                 display.shell_quoted_path(cassettes[0]) if len(set(cassettes)) == 1 else "PATH..."
             )
             command = "llm-proxy scrub --write" + ("" if is_library else f" {path}")
-            advice += f", in a cassette with {command}"
-        yield f"{scanned}, {found} in {len(files)} of them: {advice}; revoke what others have seen"
+            yield f"to remove secrets from cassettes, run {command}"
+        yield "revoke each secret that others may have seen"
     else:
-        yield f"{scanned}, no secrets"
+        yield f"{scanned}, no secrets found"
     if result.older:
         yield older_rules_message(len(result.older))
 

@@ -39,17 +39,18 @@ _START_BYTES: Final = 64
 @cassettes_option
 @redaction_option
 @CONFIG_OPTION
-@click.option("--write", is_flag=True, help="Change the files.")
+@click.option("--write", is_flag=True, help="Write the changes to the files.")
 @json_option
 def scrub(
     paths: tuple[Path, ...], cassettes: Path, rules: RedactionRules, *, write: bool, as_json: bool
 ) -> None:
-    r"""Replace secrets in cassettes that are there already.
+    r"""Replace secrets in existing cassettes.
 
-    Each cassette becomes what recording it today would have stored: secrets are replaced by
-    placeholders, headers that are not stored are removed, and the key is that of the new request,
-    so that the cassette still answers it. PATHS are files and folders; without them the library
-    is scrubbed. Without --write nothing is changed.
+    PATHS are files and folders. Without PATHS, scrub the library. Without --write, only list the
+    changes.
+
+    Placeholders replace the secrets, and headers that llm-proxy does not store are removed. The
+    key is computed again, so that the cassette still matches its request.
 
     \b
     Examples:
@@ -57,8 +58,10 @@ def scrub(
       llm-proxy scrub --write
       llm-proxy scrub --write tests/cassettes
 
-    A secret that is gone from a file is still in its git history: revoke it. Exit code 1 where
-    a file cannot be scrubbed, and without --write where there is something to change.
+    A committed secret stays in the git history: revoke it.
+
+    Exit code: 1 if a file cannot be scrubbed or, without --write, if a file would change; 2 if
+    a path is not a cassette.
     """
     known = redaction.environment_secret_spellings(os.environ)
     scrubbing = Scrubbing(rules, redaction.operator_secrets(known))
@@ -89,7 +92,9 @@ def scrub(
         print_lines(f"unchanged: {error}" for error in errors)
         print_note(_summary_line(len(changes), written=write))
         if write and any(counts for _, counts in changes):
-            print_note("a secret that others have seen, in git too, must be revoked")
+            print_note(
+                "revoke each secret that others may have seen, for example in the git history"
+            )
     raise click.exceptions.Exit(1 if errors or (changes and not write) else 0)
 
 
@@ -120,16 +125,16 @@ def _check_cassette(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(_START_BYTES)
     except OSError as error:
-        raise UsageError(f"{shown} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {shown}: {error.strerror}") from None
     if not is_cassette_content(start):
-        raise UsageError(f"scrub works on cassettes only, and {shown} is none: remove it by hand")
+        raise UsageError(f"{shown} is not a cassette; edit the file to remove its secrets")
 
 
 def _change_line(change: KeyChange, counts: dict[str, int]) -> str:
     new_name = f" -> {change.target.name}" if change.target != change.path else ""
     replaced = ", ".join(f"{rule} {count}" for rule, count in sorted(counts.items()))
     path = display.path_as_unicode_text(change.path)
-    return f"{path}{new_name}: {replaced or 'no secret, and the rules of this version by now'}"
+    return f"{path}{new_name}: {replaced or 'no secrets, only the version of the rules changes'}"
 
 
 def _change_document(change: KeyChange, counts: dict[str, int]) -> dict[str, Any]:
@@ -139,13 +144,13 @@ def _change_document(change: KeyChange, counts: dict[str, int]) -> dict[str, Any
 
 def _joined_line(joined: JoinedTakes) -> str:
     names = ", ".join(map(display.path_as_unicode_text, joined.paths))
-    return f"one request without its secret, answered one after the other: {names}"
+    return f"these cassettes become takes of one request: {names}"
 
 
 def _summary_line(count: int, *, written: bool) -> str:
     cassettes = display.count_with_noun(count, "cassette")
     if not count:
-        return "no cassette has a secret, and none was redacted by older rules"
+        return "no cassettes to scrub"
     if written:
         return f"{cassettes} scrubbed"
-    return f"{cassettes} would be scrubbed; nothing was changed (--write does it)"
+    return f"would scrub {cassettes}; run with --write to change the files"

@@ -62,7 +62,10 @@ _COPIED_TOKENS: Final = re.compile(
 )
 """Members that repeat a text in tokens, or in the words of a transcription."""
 _KEYED_SECRETS: Final = MappingProxyType(
-    {CLIENT_PLACEHOLDER: "a credential", OPERATOR_PLACEHOLDER: "a secret of the environment"}
+    {
+        CLIENT_PLACEHOLDER: "a client credential",
+        OPERATOR_PLACEHOLDER: "a secret from the environment",
+    }
 )
 _MAX_STEPS: Final = 500_000
 """Values of a document that the JSONPaths of rules may visit."""
@@ -322,7 +325,7 @@ def keyed_secret_places(stored: StoredRequest) -> Iterator[str]:
                 body = text
             for name, value in (("path", stored.path), ("query", stored.query), ("$", body)):
                 for path in _paths_with(value, placeholder, name):
-                    yield f"{kind} stands in its request at {path}"
+                    yield f"the request contains {kind} at {path}"
 
 
 def _paths_with(value: Json, placeholder: str, path: str) -> Iterator[str]:
@@ -422,7 +425,7 @@ class ResponseRedaction:
             return cassette
         if self._edit(redacted, counted_texts, removes_rests=False)[2]:
             raise SecretNotReplaced(
-                "its response holds a secret that cannot be replaced; it is not stored"
+                "cannot replace a secret in the response; the recording is not stored"
             )
         end = redacted.response_end
         end = msgspec.structs.replace(end, redacted_count=end.redacted_count + count)

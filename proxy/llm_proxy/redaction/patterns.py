@@ -83,144 +83,149 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "anthropic-key",
         ("sk-ant-",),
         rf"sk-ant-(?:[a-z]{{2,8}}[0-9]{{2}}-|(?![a-z]{{2,8}}[0-9]{{2}}-)){_VARIED}[\w-]{{16,}}",
-        "API and admin keys, OAuth access and refresh tokens, and session keys of Anthropic",
+        "Anthropic API, admin and session keys, OAuth access and refresh tokens",
     ),
     SecretPattern(
         "openai-key",
         ("sk-",),
         rf"sk-(?:(?:proj|svcacct|admin|service|None)-{_VARIED}[\w-]{{16,}}"
         r"|(?=[\w-]{16,200}T3BlbkFJ)[\w-]{32,})",
-        "project, service account, admin and older keys of OpenAI",
+        "OpenAI project, service account, admin and legacy keys",
     ),
     SecretPattern(
         "openrouter-key",
         ("sk-or-",),
         rf"sk-or-(?:v[0-9]-|(?!v[0-9]-)){_VARIED}[\w-]{{16,}}",
-        "OpenRouter",
+        "OpenRouter keys",
     ),
     SecretPattern(
         "helicone-key",
         ("sk-helicone-", "pk-helicone-"),
         rf"[sp]k-helicone-{_VARIED}[\w-]{{16,}}",
-        "Helicone",
+        "Helicone keys",
     ),
     SecretPattern(
         "langfuse-key",
         ("sk-lf-", "pk-lf-"),
         rf"[sp]k-lf-{_VARIED}[\w-]{{16,}}",
-        "secret and public keys of Langfuse",
+        "Langfuse secret and public keys",
     ),
     SecretPattern(
         "sk-key",
         ("sk-",),
         rf"{_START}sk-(?!(?:ant|or|proj|svcacct|admin)-)"
         rf"(?:{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}[\w-]*|{_MIXED}[\w-]{{20,}})",
-        "keys of DeepSeek, Moonshot, Alibaba, Stability and others, and virtual keys of LiteLLM",
+        "keys of DeepSeek, Moonshot, Alibaba, Stability and others, LiteLLM virtual keys",
     ),
     SecretPattern(
         "masked-key",
         ("sk-", "key_"),
         r"(?:sk-|key_)[\w-]{0,24}(?:\*{4,}[.]{0,3}[\w-]{2,8}|[.]{3}[A-Za-z0-9]{4})(?![\w-])",
-        "keys that an error message repeats with asterisks, as OpenAI's does",
+        "keys masked with asterisks in error messages",
     ),
     SecretPattern(
-        "google-api-key", ("AIza",), rf"{_START}AIza[\w-]{{24,}}", "API keys of Google and Gemini"
+        "google-api-key", ("AIza",), rf"{_START}AIza[\w-]{{24,}}", "Google and Gemini API keys"
     ),
-    SecretPattern("gemini-key", ("AQ.Ab",), r"AQ\.Ab[\w-]{32,}", "the newer keys of Gemini"),
+    SecretPattern("gemini-key", ("AQ.Ab",), r"AQ\.Ab[\w-]{32,}", "newer Gemini keys"),
     SecretPattern(
         "google-oauth-token",
         ("ya29.", "1//0"),
         r"(?:ya29\.[\w.-]{19,}[\w-]|(?<![+/])1//0[\w-]{50,})",
-        "OAuth access and refresh tokens of Google",
+        "Google OAuth access and refresh tokens",
     ),
     SecretPattern(
-        "google-client-secret", ("GOCSPX-",), r"GOCSPX-[\w-]{16,}", "OAuth client secrets of Google"
+        "google-client-secret", ("GOCSPX-",), r"GOCSPX-[\w-]{16,}", "Google OAuth client secrets"
     ),
-    SecretPattern("groq-key", ("gsk_",), rf"{_START}gsk_{_VARIED}[A-Za-z0-9]{{20,}}", "Groq"),
-    SecretPattern("xai-key", ("xai-",), rf"{_START}xai-{_VARIED}[A-Za-z0-9_]{{30,}}", "xAI"),
-    SecretPattern("perplexity-key", ("pplx-",), rf"pplx-{_VARIED}[A-Za-z0-9]{{30,}}", "Perplexity"),
-    SecretPattern("nvidia-key", ("nvapi-",), rf"nvapi-{_VARIED}[\w-]{{16,}}", "NVIDIA"),
+    SecretPattern("groq-key", ("gsk_",), rf"{_START}gsk_{_VARIED}[A-Za-z0-9]{{20,}}", "Groq keys"),
+    SecretPattern("xai-key", ("xai-",), rf"{_START}xai-{_VARIED}[A-Za-z0-9_]{{30,}}", "xAI keys"),
+    SecretPattern(
+        "perplexity-key", ("pplx-",), rf"pplx-{_VARIED}[A-Za-z0-9]{{30,}}", "Perplexity keys"
+    ),
+    SecretPattern("nvidia-key", ("nvapi-",), rf"nvapi-{_VARIED}[\w-]{{16,}}", "NVIDIA keys"),
     SecretPattern(
         "hugging-face-token",
         ("hf_", "api_org_"),
         rf"{_START}(?:hf_|api_org_)(?:{_VARIED}[A-Za-z0-9]{{20,}}|(?:oauth|jwt)_eyJ[\w.-]{{20,}})",
-        "user, organisation and OAuth tokens of Hugging Face",
+        "Hugging Face user, organisation and OAuth tokens",
     ),
     SecretPattern(
         "replicate-token",
         ("r8_",),
         rf"{_START}r8_{_ALPHANUMERIC}[A-Za-z0-9]{{36,40}}(?![\w-])",
-        "Replicate",
+        "Replicate tokens",
     ),
     SecretPattern(
         "fireworks-key",
         ("fw_",),
         rf"{_START}fw_{_ALPHANUMERIC}[A-Za-z0-9]{{20,64}}(?![\w-])",
-        "Fireworks",
+        "Fireworks keys",
     ),
     SecretPattern(
         "cerebras-key",
         ("csk-",),
         rf"{_START}csk-{_ALPHANUMERIC}[a-z0-9]{{40,64}}(?![\w-])",
-        "Cerebras",
+        "Cerebras keys",
     ),
-    SecretPattern("together-key", ("tgp_v1_",), rf"tgp_v1_{_VARIED}[\w-]{{16,}}", "Together"),
+    SecretPattern("together-key", ("tgp_v1_",), rf"tgp_v1_{_VARIED}[\w-]{{16,}}", "Together keys"),
     SecretPattern(
-        "anyscale-key", ("esecret_",), rf"esecret_{_VARIED}[A-Za-z0-9]{{20,}}", "Anyscale"
+        "anyscale-key", ("esecret_",), rf"esecret_{_VARIED}[A-Za-z0-9]{{20,}}", "Anyscale keys"
     ),
     SecretPattern(
         "databricks-token",
         ("dapi",),
         rf"dapi{_HEX_32}(?:-[0-9])?(?![\w-])",
-        "Databricks",
+        "Databricks tokens",
     ),
     SecretPattern(
         "voyage-key",
         ("pa-",),
         rf"{_START}pa-{_MIXED}[\w-]{{43}}(?![\w-])",
-        "Voyage",
+        "Voyage keys",
     ),
-    SecretPattern("jina-key", ("jina_",), rf"jina_{_ALPHANUMERIC}[\w-]{{32,}}", "Jina"),
-    SecretPattern("tavily-key", ("tvly-",), rf"tvly-{_VARIED}[\w-]{{16,}}", "Tavily"),
+    SecretPattern("jina-key", ("jina_",), rf"jina_{_ALPHANUMERIC}[\w-]{{32,}}", "Jina keys"),
+    SecretPattern("tavily-key", ("tvly-",), rf"tvly-{_VARIED}[\w-]{{16,}}", "Tavily keys"),
     SecretPattern(
         "firecrawl-key",
         ("fc-",),
         rf"{_START}fc-{_HEX_32}(?![\w-])",
-        "Firecrawl",
+        "Firecrawl keys",
     ),
-    SecretPattern("pinecone-key", ("pcsk_",), rf"pcsk_{_VARIED}[\w-]{{20,}}", "Pinecone"),
+    SecretPattern("pinecone-key", ("pcsk_",), rf"pcsk_{_VARIED}[\w-]{{20,}}", "Pinecone keys"),
     SecretPattern(
         "langsmith-key",
         ("lsv2_", "ls__"),
         r"(?:lsv2_[a-z]{2}_|ls__)(?=[a-z_]{0,64}[0-9])[A-Za-z0-9_]{20,}",
-        "LangSmith",
+        "LangSmith keys",
     ),
     SecretPattern(
-        "wandb-key", ("wandb_v1_",), rf"wandb_v1_{_VARIED}[A-Za-z0-9_]{{20,}}", "Weights & Biases"
+        "wandb-key",
+        ("wandb_v1_",),
+        rf"wandb_v1_{_VARIED}[A-Za-z0-9_]{{20,}}",
+        "Weights & Biases keys",
     ),
     SecretPattern(
         "llama-cloud-key",
         ("llx-",),
         rf"{_START}llx-{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}",
-        "LlamaCloud",
+        "LlamaCloud keys",
     ),
     SecretPattern(
         "vercel-key",
         ("vck_", "vcp_"),
         rf"{_START}vc[kp]_{_ALPHANUMERIC}[A-Za-z0-9]{{24,}}",
-        "AI Gateway keys and access tokens of Vercel",
+        "Vercel AI Gateway keys and access tokens",
     ),
     SecretPattern(
         "stripe-key",
         ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         rf"(?:[rs]k_(?:live|test)_{_VARIED}[A-Za-z0-9]{{16,}}|whsec_{_VARIED}[A-Za-z0-9+/]{{20,}}={{0,2}})",
-        "secret and restricted keys and webhook secrets of Stripe",
+        "Stripe secret and restricted keys, webhook secrets",
     ),
     SecretPattern(
         "elevenlabs-key",
         ("sk_",),
         rf"{_START}sk_{_HEX_32}[0-9a-f]{{8,32}}(?![\w-])",
-        "ElevenLabs",
+        "ElevenLabs keys",
     ),
     # Clouds
     SecretPattern(
@@ -228,95 +233,95 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("ABSK", "bedrock-api-key-"),
         r"(?:bedrock-api-key-[A-Za-z0-9+/]{20,}={0,2}|(?<![+/])ABSK(?:QmVkcm9ja0FQSUtle[A-Za-z0-9+/]{40,}={0,2}"
         r"|[A-Za-z0-9+/]{100,280}={0,2}(?![A-Za-z0-9+/=])))",
-        "long-term and short-term API keys of Amazon Bedrock",
+        "Amazon Bedrock long-term and short-term API keys",
     ),
     SecretPattern(
         "aws-access-key-id",
         ("AKIA", "ASIA", "ABIA", "ACCA"),
         r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}(?![A-Za-z0-9])",
-        "access key ids of AWS",
+        "AWS access key IDs",
     ),
     SecretPattern(
         "aws-secret-key",
         ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
         r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`\"\\]{1,12}"
         r"([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-        "secret access keys of AWS after their name",
+        "AWS secret access keys after their name",
     ),
     SecretPattern(
         "aws-session-token",
         ("IQoJb3JpZ2lu", "FwoGZXIvYXdz", "FQoGZXIvYXdz"),
         r"(?:IQoJb3JpZ2lu|F[wQ]oGZXIvYXdz)[A-Za-z0-9+/%]{60,}={0,2}",
-        "session tokens of AWS",
+        "AWS session tokens",
     ),
     SecretPattern(
         "url-signature",
         ("X-Amz-Signature=", "X-Goog-Signature="),
         r"X-(?:Amz|Goog)-Signature=([A-Za-z0-9]{64,})",
-        "signatures of presigned URLs of AWS and Google Cloud",
+        "signatures of AWS and Google Cloud presigned URLs",
     ),
     SecretPattern(
         "azure-access-key",
         ("AccountKey=", "SharedAccessKey="),
         r"(?:Account|SharedAccess)Key=([A-Za-z0-9+/]{40,}={0,2})",
-        "keys in connection strings of Azure",
+        "keys in Azure connection strings",
     ),
     SecretPattern(
         "azure-sas-signature",
         ("sig=",),
         r"sig=([A-Za-z0-9+/%]{43,90}(?:=|(?<=%3D)|(?<=%3d)))",
-        "shared access signatures of Azure",
+        "Azure shared access signatures",
     ),
     SecretPattern(
         "azure-client-secret",
         ("7Q~", "8Q~", "9Q~"),
         r"[\w~.-]{3}[789]Q~[\w~.-]{31,34}(?![\w~-])",
-        "client secrets of Microsoft Entra",
+        "Microsoft Entra client secrets",
         lookback=3,
     ),
     SecretPattern(
         "azure-resource-key",
         ("QQJ99",),
         r"[A-Za-z0-9]{52}[A-Z]QQJ99[A-Za-z0-9]{20,40}(?![A-Za-z0-9])",
-        "the newer keys of Azure OpenAI and other Azure AI services",
+        "newer keys of Azure OpenAI and other Azure AI services",
         lookback=53,
     ),
     SecretPattern(
         "digitalocean-token",
         ("dop_v1_", "doo_v1_", "dor_v1_"),
         r"do[opr]_v1_(?=[a-f]{0,64}[0-9])[A-Za-z0-9]{32,}",
-        "DigitalOcean",
+        "DigitalOcean tokens",
     ),
     SecretPattern(
         "vault-token",
         ("hvs.", "hvb.", "hvr."),
         rf"hv[sbr]\.{_VARIED}[\w-]{{24,}}",
-        "HashiCorp Vault",
+        "HashiCorp Vault tokens",
     ),
     SecretPattern(
         "doppler-token",
         ("dp.pt.", "dp.st.", "dp.sa.", "dp.ct.", "dp.scim.", "dp.audit."),
         rf"dp\.(?:pt|st|sa|ct|scim|audit)\.(?:[a-z0-9_-]{{2,35}}\.)?{_VARIED}[A-Za-z0-9]{{32,}}",
-        "Doppler",
+        "Doppler tokens",
     ),
     SecretPattern(
         "onepassword-token",
         ("ops_eyJ",),
         r"ops_eyJ[\w+/=-]{40,}",
-        "service account tokens of 1Password",
+        "1Password service account tokens",
     ),
     SecretPattern(
         "age-key",
         ("AGE-SECRET-KEY-",),
         r"AGE-SECRET-KEY-(?:PQ-)?1[A-Za-z0-9]{40,}",
-        "secret keys of age",
+        "age secret keys",
     ),
     # Forges and package registries
     SecretPattern(
         "github-token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         rf"{_START}(?:gh[pousr]|github_pat)_{_VARIED}[\w-]{{16,}}(?:\.eyJ[\w-]+\.[\w-]+)?",
-        "personal, OAuth, app and refresh tokens of GitHub",
+        "GitHub personal, OAuth, app and refresh tokens",
     ),
     SecretPattern(
         "gitlab-token",
@@ -327,34 +332,36 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ),
         r"(?:GR1348941[\w-]{16,}|gl(?:pat|dt|ft|rtr?|ptt|cbt|imt|agent|oas|soat|ffct)-"
         rf"{_VARIED}[\w.-]{{15,}}\w)",
-        "personal, deploy, runner and other tokens of GitLab",
+        "GitLab personal, deploy, runner and other tokens",
     ),
     SecretPattern(
         "atlassian-token",
         ("ATBB", "ATATT3", "ATCTT3"),
         rf"(?:ATBB{_VARIED}[A-Za-z0-9]{{28,40}}(?![\w-])|AT[AC]TT3[\w=-]{{50,}})",
-        "app passwords of Bitbucket, API tokens of Atlassian",
+        "Bitbucket app passwords, Atlassian API tokens",
     ),
-    SecretPattern("npm-token", ("npm_",), rf"{_START}npm_{_VARIED}[A-Za-z0-9]{{30,}}", "npm"),
-    SecretPattern("pypi-token", ("pypi-AgE",), r"pypi-AgE[\w-]{16,}", "PyPI"),
+    SecretPattern(
+        "npm-token", ("npm_",), rf"{_START}npm_{_VARIED}[A-Za-z0-9]{{30,}}", "npm tokens"
+    ),
+    SecretPattern("pypi-token", ("pypi-AgE",), r"pypi-AgE[\w-]{16,}", "PyPI tokens"),
     SecretPattern(
         "docker-token",
         ("dckr_pat_", "dckr_oat_"),
         rf"dckr_[po]at_{_VARIED}[\w-]{{16,}}",
-        "Docker Hub",
+        "Docker Hub tokens",
     ),
     # Chat and other services
     SecretPattern(
         "slack-token",
         (*(f"xox{kind}-" for kind in "abcdeoprs"), "xapp-", "xoxe.xox"),
         rf"(?:xoxe\.)?(?:xox[abcdeoprs]|xapp)-{_VARIED}[A-Za-z0-9%/+-]{{10,}}",
-        "tokens of Slack",
+        "Slack tokens",
     ),
     SecretPattern(
         "slack-webhook",
         ("hooks.slack.com/",),
         r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9]{8,}/[A-Za-z0-9/]{16,})",
-        "webhook URLs of Slack",
+        "Slack webhook URLs",
     ),
     SecretPattern(
         "discord-token",
@@ -364,80 +371,80 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
             for second in "AEIMQUYcgk"
         ),
         r"[MNO][A-Za-z0-9]{22,27}\.[\w-]{6}\.[\w-]{27,45}(?![\w-])",
-        "bot tokens of Discord; they begin with a number in base64",
+        "Discord bot tokens",
         continuation=r"[A-Za-z0-9]{20,25}\.[\w-]{6}\.",
     ),
     SecretPattern(
         "discord-webhook",
         ("/api/webhooks/",),
         r"/api/webhooks/([0-9]{17,20}/[\w-]{40,})",
-        "webhook URLs of Discord",
+        "Discord webhook URLs",
     ),
     SecretPattern(
         "telegram-token",
         (":AA",),
         r"(?<![0-9])[0-9]{8,10}:AA[\w-]{32,34}(?![\w-])",
-        "bot tokens of Telegram",
+        "Telegram bot tokens",
         lookback=10,
     ),
     SecretPattern(
         "twilio-id",
         tuple(prefix + digit for prefix in ("SK", "AC") for digit in "0123456789abcdef"),
         rf"(?:SK|AC){_HEX_32}(?![\w-])",
-        "API key and account ids of Twilio",
+        "Twilio API key and account IDs",
         continuation=r"[0-9a-f]{31}",
     ),
-    SecretPattern("sendgrid-key", ("SG.",), r"SG\.[\w-]{16,32}\.[\w-]{32,}", "SendGrid"),
+    SecretPattern("sendgrid-key", ("SG.",), r"SG\.[\w-]{16,32}\.[\w-]{32,}", "SendGrid keys"),
     SecretPattern(
         "shopify-token",
         ("shpat_", "shpca_", "shppa_", "shpss_"),
         r"shp(?:at|ca|pa|ss)_(?=[A-Fa-f]{0,64}[0-9])[A-Za-z0-9]{24,}",
-        "Shopify",
+        "Shopify tokens",
     ),
     SecretPattern(
         "grafana-token",
         ("glsa_", "glc_"),
         rf"(?:glsa_{_VARIED}[A-Za-z0-9_]{{32,}}|glc_eyJ[A-Za-z0-9+/]{{32,}}={{0,2}})",
-        "Grafana",
+        "Grafana tokens",
     ),
     SecretPattern(
         "sentry-token",
         ("sntrys_", "sntryu_"),
         r"(?:sntrys_eyJ[\w+/=-]{32,}|sntryu_[A-Za-z0-9]{32,})",
-        "organisation and user tokens of Sentry",
+        "Sentry organisation and user tokens",
     ),
     SecretPattern(
         "posthog-key",
         ("phc_", "phx_", "phs_"),
         rf"{_START}ph[cxs]_{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}",
-        "project and personal keys of PostHog",
+        "PostHog project and personal keys",
     ),
     SecretPattern(
         "linear-key",
         ("lin_api_", "lin_oauth_"),
         rf"lin_(?:api|oauth)_{_VARIED}[A-Za-z0-9]{{24,}}",
-        "Linear",
+        "Linear keys",
     ),
     SecretPattern(
         "notion-token",
         ("ntn_", "secret_"),
         rf"(?:{_START}ntn_{_ALPHANUMERIC}[A-Za-z0-9]{{40,}}"
         rf"|{_START}secret_{_ALPHANUMERIC}[A-Za-z0-9]{{43}}(?![\w-]))",
-        "Notion",
+        "Notion tokens",
     ),
-    SecretPattern("figma-token", ("figd_",), rf"figd_{_VARIED}[\w-]{{20,}}", "Figma"),
+    SecretPattern("figma-token", ("figd_",), rf"figd_{_VARIED}[\w-]{{20,}}", "Figma tokens"),
     SecretPattern(
         "airtable-token",
         ("pat",),
         r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}(?![\w-])",
-        "Airtable",
+        "Airtable tokens",
         continuation=r"[A-Za-z0-9]{14}\.",
     ),
     SecretPattern(
         "supabase-key",
         ("sbp_", "sb_secret_"),
         rf"(?:sbp_(?=[a-f]{{0,64}}[0-9])[A-Za-z0-9]{{32,}}|sb_secret_{_VARIED}[\w-]{{20,}})",
-        "access tokens and secret keys of Supabase",
+        "Supabase access tokens and secret keys",
     ),
     # Secrets of no particular service
     SecretPattern(
@@ -447,7 +454,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         r"(?=[A-Za-z0-9+/=\\\s:,.()@<>-]{0,400}?[A-Za-z0-9+/]{40})"
         rf"(?:(?:{_PEM_TEXT}|-(?!----))*-----END [A-Z0-9 ]{{0,60}}-----"
         rf"|(?:{_PEM_HEADER}){{0,6}}(?:[A-Za-z0-9+/=\r\n]|\\{{1,4}}[rn/])*)",
-        "private keys in PEM form, of OpenSSH, PGP and cloud service accounts also",
+        "private keys in PEM form, including OpenSSH, PGP and cloud service accounts",
     ),
     SecretPattern(
         "jwt",
@@ -460,7 +467,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "url-password",
         ("://", ":\\/\\/"),
         rf":(?://|\\/\\/){_USER_INFO}",
-        "user and password in a URL",
+        "user names and passwords in URLs",
         continuation=r"[\w.~%!$&*+,;=:-]+@",
     ),
     SecretPattern(
@@ -474,45 +481,45 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "basic-credentials",
         ("Basic ", "basic "),
         r"[Bb]asic ((?=[A-Za-z+/]{0,128}[0-9])(?=[0-9+/]{0,128}[A-Za-z])[A-Za-z0-9+/]{20,}={0,2})",
-        "user and password after `Basic`",
+        "user names and passwords after `Basic`",
     ),
     SecretPattern(
         "cloudflare-cookie",
         ("__cf_bm=", "_cfuvid="),
         r"_(?:_cf_bm|cfuvid)=([\w.%+/=-]{20,})",
-        "the cookies of Cloudflare, which many providers set",
+        "Cloudflare cookies, which many providers set",
     ),
     # Identities
     SecretPattern(
         "openai-organization",
         ("org-",),
         rf"{_START}org-(?:{_VARIED}[A-Za-z0-9]{{24}}|{_ALPHANUMERIC}[A-Za-z0-9]{{20,40}})(?![\w-])",
-        "ids of organisations at OpenAI",
+        "OpenAI organisation IDs",
     ),
     SecretPattern(
         "openai-user",
         ("user-",),
         rf"{_START}user-{_ALPHANUMERIC}[A-Za-z0-9]{{20,32}}(?![\w-])",
-        "ids of users at OpenAI",
+        "OpenAI user IDs",
     ),
     SecretPattern(
         "openai-project",
         ("proj_",),
         rf"{_START}proj_(?:{_VARIED}[A-Za-z0-9]{{24}}|{_ALPHANUMERIC}[A-Za-z0-9]{{16,40}})(?![\w-])",
-        "ids of projects at OpenAI",
+        "OpenAI project IDs",
     ),
     SecretPattern(
         "google-project",
         ("projects/",),
         r"projects/([a-z0-9][a-z0-9.:-]{2,60})/locations/",
-        "ids of projects at Google Cloud, in the paths of Vertex AI",
+        "Google Cloud project IDs in Vertex AI paths",
     ),
     SecretPattern(
         "aws-account",
         ("arn:aws", "arn%3Aaws"),
         r"arn(?::|%3A)aws[a-z-]{0,10}(?::|%3A)[a-z0-9-]{1,32}(?::|%3A)[a-z0-9-]{0,24}(?::|%3A)"
         r"([0-9]{12})(?![0-9])",
-        "ids of accounts at AWS, in ARNs",
+        "AWS account IDs in ARNs",
     ),
     # Optional: also found in harmless text
     SecretPattern(
@@ -528,7 +535,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "phone",
         ("+1 ", "+1-", "+1(", "+1.", "+7 ", "+7-", "+7(", *(f"+{code}" for code in range(10, 100))),
         r"(?<![A-Za-z0-9+/=])\+[1-9](?![0-9 .()-]{0,16}  )[0-9 .()-]{6,18}[0-9](?![A-Za-z0-9])",
-        "telephone numbers in their international form",
+        "international telephone numbers",
         is_optional=True,
     ),
     SecretPattern(
@@ -536,7 +543,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("/home/", "/Users/", ":\\Users\\", ":\\\\Users\\\\"),
         rf"(?:{_PATH_START}/(?:home|Users)/|:\\{{1,2}}Users\\{{1,2}})"
         r"(?!(?:[Uu]ser(?:name)?|USERNAME|runner|you|Shared|Public|Default)(?![\w.-]))([\w.-]{1,64})",
-        "user names in the paths of home directories",
+        "user names in home directory paths",
         is_optional=True,
     ),
 )

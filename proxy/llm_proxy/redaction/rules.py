@@ -114,13 +114,13 @@ def parse_redaction_rules(
             fields.add(text)
         else:
             raise UsageError(
-                f"'{shown}' is no redaction rule: write email, phone or home-paths, the name of a "
-                "field, a JSONPath such as $.metadata.user, or regex=PATTERN"
+                f"'{shown}' is not a redaction rule; use email, phone, home-paths, a field name, "
+                "a JSONPath such as $.metadata.user, or regex=PATTERN"
             )
         if not is_valid_meta_text(text):
             raise UsageError(
-                f"'{shown}' cannot be named by a cassette: it is too long, or has control "
-                "characters"
+                f"'{shown}' is too long or has control characters; use a shorter rule of "
+                "printable characters"
             )
         if text not in by_name or by_name[text].is_optional:
             texts.append(f"{_ADDED}={text}")
@@ -133,10 +133,12 @@ def parse_redaction_rules(
         else:
             close = difflib.get_close_matches(name, (*by_name, FIELD_NAMES_RULE), 1)
             hint = (
-                f"did you mean {close[0]}?" if close else "docs/explanation/security.md lists them"
+                f"did you mean '{close[0]}'?"
+                if close
+                else "docs/explanation/security.md lists all rules"
             )
             raise UsageError(
-                f"{printable_excerpt(name, _MAX_SHOWN_CHARS)} is no redaction rule: {hint}"
+                f"unknown redaction rule '{printable_excerpt(name, _MAX_SHOWN_CHARS)}'; {hint}"
             )
         texts.append(f"{_DISABLED}={name}")
     return RedactionRules(
@@ -180,4 +182,4 @@ def _check_path(text: str, shown: str) -> None:
     try:
         json_paths.compile_path(text)
     except ValueError as error:
-        raise UsageError(f"{shown} is no JSONPath (RFC 9535): {error}") from None
+        raise UsageError(f"'{shown}' is not a valid JSONPath (RFC 9535): {error}") from None

@@ -34,7 +34,7 @@ def files_below(paths: Iterable[Path]) -> Iterator[Path]:
     """
 
     def refuse(error: OSError) -> NoReturn:
-        raise UsageError(f"{error.filename} cannot be read: {error.strerror}")
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}")
 
     for path in paths:
         if not path.is_dir():
@@ -52,7 +52,7 @@ def read_scanned_file(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
+        raise CassetteError(str(path), None, f"cannot read the file: {error.strerror}") from None
     return _checked_content(str(path), content)
 
 
@@ -80,26 +80,30 @@ def read_staged_file(staged: StagedFile) -> bytes:
 
 def _run_git(*arguments: str) -> bytes:
     if (git := shutil.which("git")) is None:
-        raise UsageError("--staged needs git, which is not installed")
+        raise UsageError(
+            "--staged: git is not installed; install git, or scan the files without --staged"
+        )
     try:
         return subprocess.run(
             [git, *arguments], capture_output=True, check=True, timeout=_GIT_TIMEOUT_S
         ).stdout
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        raise UsageError(f"--staged needs a git repository: {reason}") from None
+        raise UsageError(f"--staged: git failed: {reason.removeprefix('fatal: ')}") from None
     except subprocess.TimeoutExpired:
-        raise UsageError(f"git {arguments[0]} took more than {_GIT_TIMEOUT_S:.0f} s") from None
+        raise UsageError(
+            f"--staged: git {arguments[0]} took longer than {_GIT_TIMEOUT_S:.0f} s"
+        ) from None
 
 
 def _checked_content(path: str, content: bytes) -> bytes:
     if len(content) > MAX_FILE_BYTES:
-        raise CassetteError(path, None, f"larger than {MAX_FILE_BYTES} bytes")
+        raise CassetteError(path, None, f"the file is larger than {MAX_FILE_BYTES} bytes")
     if not path.endswith(".gz") or (decoder := new_decoder("gzip")) is None:
         return content
     try:
         decoded = b"".join(decoder.decode(content))
         decoder.raise_if_truncated()
     except InvalidContentCoding as error:
-        raise CassetteError(path, None, f"its gzip cannot be decoded: {error}") from None
+        raise CassetteError(path, None, f"cannot decode the gzip data: {error}") from None
     return decoded
