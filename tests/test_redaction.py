@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encoding import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.redaction import PLACEHOLDER, REDACTED_RESPONSE_HEADERS, RedactedPiece, Redactor
+from llm_proxy.redaction.headers import STORED_RESPONSE_HEADERS, STORED_RESPONSE_PREFIXES
 from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
 from redactors import redactor_of
 
@@ -75,22 +77,19 @@ def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(
     )
 
 
-SECURITY_PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "security.md"
-_ROW = re.compile(r"\| ([^|]+) \| ([^|]*)\| ([^|]*)\| [^|]+ \|")
-_NAME = re.compile(r"`([a-z0-9_*-]+)`")
+CLIENT_HEADERS = json.loads(Path(__file__).with_name("client_headers.json").read_text("utf-8"))
+"""The response headers that official clients read, as found in their source."""
 
 
-def documented_headers() -> Iterator[tuple[str, str, bool]]:
-    """Yield the table of the page: client, header, and whether its value is kept."""
-    _, _, page = SECURITY_PAGE.read_text().partition("### Response headers that are kept\n")
-    for line in page.partition("\n###")[0].splitlines():
-        if (row := _ROW.fullmatch(line)) is not None and not row[1].startswith(("read by", "-")):
-            for names, kept in ((row[2], True), (row[3], False)):
-                yield from ((row[1], name, kept) for name in _NAME.findall(names))
+def headers_by_client() -> Iterator[tuple[str, str, bool]]:
+    """Yield client, header, and whether its value is kept."""
+    for client in CLIENT_HEADERS:
+        for names, kept in ((client["kept"], True), (client["redacted"], False)):
+            yield from ((client["read_by"], name, kept) for name in names)
 
 
 def test_every_header_that_a_client_reads_is_found_in_a_cassette() -> None:
-    table = list(documented_headers())
+    table = list(headers_by_client())
     assert len({client for client, _, _ in table}) == 17
     for client, name, kept in table:
         sent = ((name.replace("*", "limit-a").title(), "/v1/x"),)
@@ -98,9 +97,29 @@ def test_every_header_that_a_client_reads_is_found_in_a_cassette() -> None:
         assert redaction.storable_response_headers(sent) == expected, client
 
 
-def test_every_id_that_is_kept_without_its_value_is_documented() -> None:
-    documented = {name for _, name, kept in documented_headers() if not kept}
-    assert REDACTED_RESPONSE_HEADERS - documented == {"openai-organization", "openai-project"}
+def test_every_id_that_is_kept_without_its_value_is_read_by_a_client() -> None:
+    read = {name for _, name, kept in headers_by_client() if not kept}
+    assert REDACTED_RESPONSE_HEADERS - read == {"openai-organization", "openai-project"}
+
+
+SECURITY_PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "security.md"
+
+
+def test_all_headers_that_are_kept_are_documented() -> None:
+    section = SECURITY_PAGE.read_text("utf-8").partition("### Response headers\n")[2]
+    stored, redacted = re.findall(r"(?ms)^```text\n(.*?)^```$", section)[:2]
+    rows = "".join(line[12:] for line in stored.splitlines())  # without the names of the groups
+    fireworks = re.search(r"fireworks-\* \((.+)\)", rows)
+    assert fireworks is not None
+    names = rows.replace(fireworks[0], "").split()
+    assert len(names) == len(set(names))
+    assert set(names) == STORED_RESPONSE_HEADERS | {
+        f"{prefix}*" for prefix in STORED_RESPONSE_PREFIXES
+    }
+    assert set(redacted.split()) == REDACTED_RESPONSE_HEADERS
+    for word in fireworks[1].split(", "):
+        header = (f"fireworks-a-{word}", "1")
+        assert redaction.storable_response_headers((header,)) == (header,)
 
 
 for_each_manner = each_row("manner", MANNERS, ids=[manner.name for manner in MANNERS])

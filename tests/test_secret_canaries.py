@@ -386,58 +386,54 @@ def test_no_value_of_a_secret_field_is_stored_of_a_request(body: Any) -> None:
 
 KEY_ID: Final = CARRIERS["AWS key id"].secret
 NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
-    "a secret without a [shape](#shapes) that is no credential of its request and not in the "
+    "a secret without a [shape](#shapes) that is neither a client credential nor in the "
     "environment": (f"the password is {UNSHAPED}",),
-    "a credential of fewer than 8 bytes, and a secret of the environment of fewer than 12": (),
-    "a number, or an object, under the [name of a secret](#fields)": (),
-    "the value of a secret field in an answer, where it may be the model's words": (),
-    "a secret without a shape in a URL within a text, in an object of name and value, and in JSON "
-    "that begins within a text": (
+    "a credential shorter than 8 bytes; an environment secret shorter than 12": (),
+    "a number or an object in a [secret field](#secret-fields)": (),
+    "a secret field in a response": (),
+    "a secret without a shape in a URL within a text, a name-value object, or JSON within a text": (
         f"https://mcp.example/?api_key={UNSHAPED}",
         json.dumps({"name": "Authorization", "value": UNSHAPED}),
         f'see ```json {{"password": "{UNSHAPED}"}}```',
     ),
-    "an encoding that is not named above": (
+    "an encoding not listed above": (
         b32encode(KEY.encode()).decode(),
         b64encode(KEY.encode("utf-16-le")).decode(),
         "".join(f"\\{ord(char):03o}" for char in KEY),
         KEY.replace("-", "&hyphen;"),
     ),
-    "base64 or hexadecimal within base64 or hexadecimal, and more than two escapes within each "
-    "other": (
+    "base64 or hexadecimal inside base64 or hexadecimal; more than two nested escapes": (
         b64encode(b64encode(KEY.encode())).decode(),
         KEY.encode().hex().encode().hex(),
         KEY.replace("s", "%252573").replace("-", "%25252D"),
     ),
-    "what is compressed or encrypted, and a picture or sound of a secret": (
+    "compressed or encrypted data; images and audio": (
         b64encode(gzip.compress(KEY.encode())).decode(),
     ),
-    "a response with a content coding that this installation cannot decode": (),
-    "a secret that is spelled otherwise": (
+    "a response whose content coding this installation cannot decode": (),
+    "a secret in altered spelling": (
         KEY[::-1], codecs.encode(KEY, "rot13"), " ".join(KEY), f"sk-ant-**api03**-{KEY[13:]}",
         "\u200b".join(KEY),
     ),
-    "the rest of a secret behind a line break, except in a private key": (),
-    "a key directly behind a letter or digit, and one of a fixed length directly in front of one": (
+    "the part of a secret after a line break, except in private keys": (),
+    "a key directly after a letter or digit; a fixed-length key directly before one": (
         f"key{KEY_ID}", KEY_ID * 2,
     ),
-    "a secret in several texts": (),
-    "the value of a secret field that is cut before its closing quote": (
+    "a secret split across several texts": (),
+    "a secret field cut off before its closing quote": (
         f'{{"api_key": "{UNSHAPED}',
     ),
-    "the pieces of a secret in the spool, while its stream runs token by token; they are replaced "
-    "when the recording ends, and by `recover` after a crash": (),
-    "such pieces of a client's credential without a shape, after a crash: `recover` does not know "
-    "the credential": (),
+    "in the spool, pieces of a secret until the recording ends or `recover` runs": (),
+    "after a crash, pieces of a client credential without a shape": (),
 }  # fmt: skip
-"""The table of the documentation: by its first column, texts in which nothing is found."""
+"""The list of the documentation: by its items, texts in which nothing is found."""
 
 
 def test_all_that_is_not_found_is_documented() -> None:
     page = (Path(__file__).parent.parent / "docs" / "explanation" / "security.md").read_text()
-    table = page.partition("### What is not found\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)
-    assert rows == ["what", *NOT_FOUND]
+    section = page.partition("### What is not found\n")[2].partition("\n## ")[0]
+    items = re.findall(r"^- (.+?): .+$", section, re.MULTILINE)
+    assert items == [*NOT_FOUND]
 
 
 @each_row("text", [text for texts in NOT_FOUND.values() for text in texts])

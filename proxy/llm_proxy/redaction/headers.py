@@ -40,14 +40,16 @@ STORED_RESPONSE_HEADERS: Final = frozenset(
 )  # fmt: skip
 """The response headers that are stored unchanged; see `docs/explanation/security.md`.
 
-They include the ids of Bedrock conversations: a client sends them back in a path or a body, and
-with a placeholder a replay would miss.
+`tests/client_headers.json` lists which client reads which header.  The ids of Bedrock conversations
+are stored: a client sends them back in a path or a body, and with a placeholder a replay would
+miss.  `date` is not: AWS's JavaScript client sets the clock by which it signs to it.
 """
 
-_STORED_RESPONSE_PREFIXES: Final = (
+STORED_RESPONSE_PREFIXES: Final = (
     "x-ratelimit-", "ratelimit-", "x-ratelimitbysize-", "ratelimitbysize-", "anthropic-ratelimit-",
     "x-trial-endpoint-call-", "x-compute-",
 )  # fmt: skip
+"""The beginnings of further response headers that are stored unchanged."""
 _FIREWORKS_METRICS: Final = re.compile(r"fireworks-.*(?:tokens|duration|time|first-token|requests)")
 """Headers in which Fireworks reports measurements."""
 _URL_HEADERS: Final = frozenset({"location", "operation-location", "azure-asyncoperation"})
@@ -87,7 +89,7 @@ def storable_response_headers(headers: Headers) -> Headers:
             kept.append((name, _redact_url(value)))
         elif (
             lower in STORED_RESPONSE_HEADERS
-            or lower.startswith(_STORED_RESPONSE_PREFIXES)
+            or lower.startswith(STORED_RESPONSE_PREFIXES)
             or _FIREWORKS_METRICS.fullmatch(lower)
         ):
             kept.append((name, value))

@@ -475,13 +475,13 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("Bearer ", "bearer "),
         r"[Bb]earer ((?=[A-Za-z._~+/=-]{0,128}[0-9])(?=[0-9._~+/=-]{0,128}[A-Za-z])"
         r"[\w.~+/=-]{20,})",
-        "tokens after `Bearer`",
+        'tokens after "Bearer"',
     ),
     SecretPattern(
         "basic-credentials",
         ("Basic ", "basic "),
         r"[Bb]asic ((?=[A-Za-z+/]{0,128}[0-9])(?=[0-9+/]{0,128}[A-Za-z])[A-Za-z0-9+/]{20,}={0,2})",
-        "user names and passwords after `Basic`",
+        'user names and passwords after "Basic"',
     ),
     SecretPattern(
         "cloudflare-cookie",
