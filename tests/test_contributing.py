@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: the files and functions that it names exist."""
+"""The architecture page: the files and functions that it names exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_way_of_a_replayed_request_names_existing_functions() -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     section = page.partition("## How a replayed request becomes bytes\n")[2].partition("\n## ")[0]
     steps = re.findall(r"`([\w/]+\.py)` `(\w+)`", section)
 
