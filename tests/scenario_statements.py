@@ -16,17 +16,18 @@ TESTS: Final = Path(__file__).parent
 PAGE: Final = TESTS / "scenario_statements.md"
 
 _MARKER: Final = "pytest.mark.shows"
-_WITHOUT_EQUIVALENT: Final = "without a twin"
+_WITHOUT_EQUIVALENT: Final = "without equivalent"
 _INTRODUCTION: Final = """\
-# What scenarios do, statement by statement
+# Requirements of scenarios and their tests
 
-Scenarios, made-up answers and mocks follow three documents: 000 describes a scripted provider, 001
-a server's test mode, 004 the options of a mock. Each of their statements has a number here, a few
-words, and the tests that show it over HTTP. [scenarios.md](../docs/reference/scenarios.md) and
-[synthesis.md](../docs/reference/synthesis.md) say how to use them.
+Three documents specify scenarios, synthesised responses and mocks: 000 describes a scripted
+provider, 001 the test mode of a server, and 004 the options of a mock. This page lists each
+requirement with the tests that cover it. The reference pages for
+[scenarios](../docs/reference/scenarios.md) and [synthesis](../docs/reference/synthesis.md)
+describe their use.
 
-A test names its statements by the marker `shows`; `python tests/scenario_statements.py` writes
-this page.
+The marker `shows` of a test names the requirements that the test covers. To regenerate this page,
+run `python tests/scenario_statements.py`.
 """
 
 _Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -81,13 +82,13 @@ def build_page(shown_by: Mapping[str, Sequence[str]]) -> str:
     for name, document in statements().items():
         rows = [
             f"\n## {name}: {document['about']}\n",
-            "| | what it says | shown by |",
+            "| | requirement | tests |",
             "|---|---|---|",
         ]
         for number, statement in document["says"].items():
             key = f"{name}-{number}"
             reasons = (
-                [f"no twin here: {without_equivalent[key]}"] if key in without_equivalent else []
+                [f"no equivalent: {without_equivalent[key]}"] if key in without_equivalent else []
             )
             tests = [f"`{test}`" for test in dict.fromkeys(shown_by.get(key, ()))]
             rows.append(f"| {key} | {statement} | {'<br>'.join(reasons + tests)} |")

@@ -34,7 +34,9 @@ def shown_statements() -> dict[str, list[str]]:
     return statement_tests()
 
 
-def test_every_statement_is_shown_or_has_no_twin(shown_statements: dict[str, list[str]]) -> None:
+def test_every_statement_is_shown_or_has_no_equivalent(
+    shown_statements: dict[str, list[str]],
+) -> None:
     assert [
         number
         for number in statement_numbers()
@@ -42,7 +44,7 @@ def test_every_statement_is_shown_or_has_no_twin(shown_statements: dict[str, lis
     ] == []
 
 
-def test_no_test_shows_a_number_that_there_is_not_or_that_has_no_twin(
+def test_no_test_shows_an_unknown_number_or_one_without_equivalent(
     shown_statements: dict[str, list[str]],
 ) -> None:
     known = set(statement_numbers()) - set(statements_without_equivalent())
@@ -76,11 +78,11 @@ class TestC:
     ]
 
 
-def test_a_statement_without_a_twin_says_why() -> None:
+def test_a_statement_without_equivalent_has_a_reason() -> None:
     [row] = [line for line in build_page({}).splitlines() if line.startswith("| 004-18 |")]
 
     assert row == (
-        "| 004-18 | the agent's `maxIterations` | no twin here: a limit of the client's own |"
+        "| 004-18 | the agent's `maxIterations` | no equivalent: limits the agent, not the mock |"
     )
 
 
