@@ -180,9 +180,9 @@ class TestLive:
 
         result = await run_command("diff", KEY, "--live", folder=tmp_path)
 
-        reason = "set OPENAI_API_KEY, or give --upstream openai=URL"
+        reason = "set OPENAI_API_KEY, or --upstream openai=URL"
         assert result.exit_code == 2
-        assert result.last_error_line == f"llm-proxy: openai is asked with a key: {reason}"
+        assert result.last_error_line == f"llm-proxy: no API key for openai; {reason}"
 
     async def test_a_request_with_a_redacted_secret_is_not_sent(self, tmp_path: Path) -> None:
         secret = "sk-secret-secret"
@@ -198,7 +198,7 @@ class TestLive:
         )  # fmt: skip
 
         assert result.exit_code == 1
-        assert ".jsonl:2: a secret was replaced by [redacted] when it was recorded" in result.stderr
+        assert ".jsonl:2: the recorded request has [redacted] in place of a secret" in result.stderr
 
     async def test_a_provider_that_is_gone_is_named(
         self, tmp_path: Path, unreachable_url: str

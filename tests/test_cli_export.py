@@ -77,7 +77,7 @@ async def test_a_turn_can_be_exported_to_any_dialect(tmp_path: Path, name: str, 
     [call] = [part for part in turn.parts if isinstance(part, ToolCall)]
     assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Bonn"})
     assert turn.finish is FinishReason.TOOL_CALLS
-    assert f"told again as {name}: not a replay" in result.stderr
+    assert f"converted to {name}; a conversion is not a byte-exact replay" in result.stderr
 
 
 async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
     lost = (
         "metadata system_fingerprint, reasoning, finish tool_calls (told as stop, which means stop)"
     )
-    assert result.stderr.endswith(f"left out: {lost}\n")
+    assert result.stderr.endswith(f"not converted: {lost}\n")
 
 
 async def test_its_own_dialect_loses_nothing(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ async def test_its_own_dialect_loses_nothing(tmp_path: Path) -> None:
     turn = decode_export("openai-chat", result.stdout, stream=True)
     assert turn.parts == (Reasoning("Let me see."), Text("Yes."))
     assert (turn.id, turn.metadata) == ("chatcmpl-7", (("system_fingerprint", "fp_1"),))
-    assert result.stderr.endswith("told again as openai-chat: not a replay\n")
+    assert result.stderr.endswith(
+        "converted to openai-chat; a conversion is not a byte-exact replay\n"
+    )
 
 
 async def test_a_provider_variant_is_exported_in_its_own_format(tmp_path: Path) -> None:
@@ -155,16 +157,16 @@ async def test_head_and_body_are_what_would_be_sent(tmp_path: Path) -> None:
 
 async def test_a_file_is_written_once_and_never_over_another(tmp_path: Path) -> None:
     write_stream(tmp_path, chat_event("Yes."))
-    arguments = ("export", KEY[:8], "--as", "ollama", "--output", "told.ndjson")
+    arguments = ("export", KEY[:8], "--as", "ollama", "--output", "chat.ndjson")
 
     first = await run_command(*arguments, folder=tmp_path)
     again = await run_command(*arguments, folder=tmp_path)
 
     assert (first.exit_code, first.stdout) == (0, "")
-    assert '"done":true' in (tmp_path / "told.ndjson").read_text()
+    assert '"done":true' in (tmp_path / "chat.ndjson").read_text()
     assert (again.exit_code, again.last_error_line) == (
         2,
-        "llm-proxy: told.ndjson already exists; choose another file",
+        "llm-proxy: chat.ndjson is there already: name another file",
     )
 
 
@@ -182,7 +184,7 @@ async def test_a_recorded_error_is_exported_in_the_other_providers_format(tmp_pa
         "type": "rate_limit_error",
         "message": "Slow down",
     }
-    assert result.stderr.endswith("not a replay; left out: its own type of error\n")
+    assert result.stderr.endswith("not a byte-exact replay; not converted: the error type\n")
 
 
 async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
@@ -193,7 +195,9 @@ async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
 
     result = await run_command("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
 
-    assert result.stderr.endswith("not a replay; left out: the other headers of its error\n")
+    assert result.stderr.endswith(
+        "not a byte-exact replay; not converted: other headers of the error\n"
+    )
 
 
 async def test_text_before_an_error_is_left_out_of_a_document(tmp_path: Path) -> None:
@@ -205,7 +209,7 @@ async def test_text_before_an_error_is_left_out_of_a_document(tmp_path: Path) ->
     result = await run_command("export", KEY[:8], "--as", "openai-chat", "--whole", folder=tmp_path)
 
     assert json.loads(result.stdout)["error"]["message"] == "Gone"
-    assert "left out: what was said before it failed" in result.stderr
+    assert "not converted: what was said before it failed" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ async def test_text_before_an_error_is_left_out_of_a_document(tmp_path: Path) ->
     [
         (
             StoredResponse(((1.0, chat_event("Half")),), Ending.RST),
-            "told again it would seem whole",
+            "--as converts only complete responses",
         ),
         (
             StoredResponse(((1.0, CALL), (2.0, DONE_EVENT))),
@@ -270,7 +274,7 @@ async def test_what_a_provider_ran_itself_is_no_call_for_the_client(
 
     turn = decode_export(name, result.stdout, stream=True)
     assert (turn.parts, turn.finish) == ((Text("It rains."),), FinishReason.STOP)
-    assert "what the provider's own tools did" in result.stderr
+    assert "calls and results of the provider's own tools" in result.stderr
 
 
 async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_path: Path) -> None:
@@ -282,7 +286,7 @@ async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_pa
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        "it waits for a tool that only its own dialect has: local_shell_call"
+        "the response waits for a tool that only its own dialect has: local_shell_call"
         in result.last_error_line
     )
 
@@ -320,7 +324,7 @@ async def test_signatures_and_ids_of_a_provider_are_left_out_and_reported(tmp_pa
 
     assert "msg_recorded" not in result.stdout
     assert "c2VhbA==" not in result.stdout
-    assert "left out: the seal of its reasoning" in result.stderr
+    assert "not converted: reasoning signatures" in result.stderr
     assert decode_export("openai-chat", result.stdout, stream=True).parts == (
         Reasoning("Hm."),
         Text("Yes."),
@@ -365,9 +369,9 @@ async def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
     [
         (
             ("--as", "gemini", "--provider", "groq"),
-            "--provider chooses among those who speak openai-chat, openai-completions, op",
+            "--provider cannot be used with --as gemini; use it with openai-chat, openai-comp",
         ),
-        (("--as", "gemini", "--model", "\udcff"), "--model must be printable"),
+        (("--as", "gemini", "--model", "\udcff"), "--model: the name has unprintable characters"),
     ],
     ids=["provider", "model"],
 )

@@ -48,7 +48,7 @@ async def test_what_was_imported_is_replayed(tmp_path: Path) -> None:
     result = await run_import(tmp_path, "vcr.yaml")
 
     assert result.exit_code == 0
-    assert "1 exchange of 1 file imported into cassettes" in result.stderr
+    assert "1 exchange from 1 file imported into cassettes" in result.stderr
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         response = await send_request(replaying.url, CHAT_REQUEST)
     assert (response.status, response.body) == (200, STREAM.encode())
@@ -93,7 +93,7 @@ async def test_what_is_there_before_stays_and_nothing_is_imported_twice(tmp_path
     again = await run_import(tmp_path, "a.yaml", "b.yaml", "--json")
 
     sums = json.loads(again.stdout)["sum"]["exchanges"]
-    assert sums == {"imported": 1, "there before": 2, "refused": 0}
+    assert sums == {"imported": 1, "already_imported": 2, "refused": 0}
     after = {cassette.file: cassette for cassette in load_cassettes(tmp_path)}
     assert len(before) == 2
     assert before.items() <= after.items()
@@ -132,7 +132,7 @@ async def test_a_dry_run_says_what_would_be_and_writes_nothing(tmp_path: Path) -
     result = await run_import(tmp_path, "vcr.yaml", "--dry-run")
 
     assert result.exit_code == 0
-    assert "1 exchange of 1 file would be imported" in result.stderr
+    assert "would import 1 exchange from 1 file into cassettes" in result.stderr
     assert not (tmp_path / "cassettes").exists()
 
 
@@ -142,7 +142,7 @@ async def test_a_model_of_any_name_is_imported(tmp_path: Path) -> None:
     result = await run_import(tmp_path, "vcr.yaml")
 
     assert result.exit_code == 0
-    assert "1 exchange of 1 file imported into cassettes" in result.stderr
+    assert "1 exchange from 1 file imported into cassettes" in result.stderr
     assert (await run_command("verify", folder=tmp_path)).exit_code == 0
 
 
@@ -158,10 +158,13 @@ async def test_what_is_refused_is_named_with_its_place_and_fails(tmp_path: Path)
 
     assert result.exit_code == 1
     refused = [line for line in result.stdout.splitlines() if ": " in line]
-    assert refused[0] == "kept/flows, exchange 2: it is a flow of tcp, not of HTTP"
-    assert refused[1].startswith("kept/notes.md: it is no recording of a kind that is known")
-    assert refused[2].startswith("kept/torn.yaml: line 3: it is no valid YAML")
-    assert "1 exchange of 3 files imported into cassettes, 1 exchange refused" in result.stderr
+    assert (
+        refused[0]
+        == "kept/flows, exchange 2: unsupported flow type 'tcp'; only HTTP flows can be imported"
+    )
+    assert refused[1].startswith("kept/notes.md: unknown format; supported: ")
+    assert refused[2].startswith("kept/torn.yaml: line 3: invalid YAML")
+    assert "1 exchange from 3 files imported into cassettes, 1 exchange refused" in result.stderr
     assert len(take_paths(tmp_path)) == 1
 
 
@@ -173,9 +176,9 @@ async def test_what_a_source_lacks_is_reported_by_file_and_in_total(tmp_path: Pa
         (await run_import(tmp_path, "a.har", "b.yaml", "--dry-run", "--json")).stdout
     )
 
-    assert [file["lost"] for file in document["files"]] == [{"times of pieces": 1}, {"times": 1}]
+    assert [file["lost"] for file in document["files"]] == [{"read times": 1}, {"times": 1}]
     assert {name: loss["exchanges"] for name, loss in document["sum"]["lost"].items()} == {
-        "times of pieces": 1,
+        "read times": 1,
         "times": 1,
     }
 
@@ -187,7 +190,7 @@ async def test_an_incomplete_response_is_imported_and_reported(
 
     result = await run_import(tmp_path, "vcr.yaml")
 
-    assert "completeness, of 1 exchange: an answer is not complete" in result.stderr
+    assert "completeness (1 exchange): a response is incomplete" in result.stderr
     assert len(take_paths(tmp_path)) == 1
 
 
@@ -216,13 +219,13 @@ async def test_mistakes_on_the_command_line_are_reported_before_anything_is_writ
             ("vcr.yaml", "--provider", "a b"),
         )
     }
-    name = "use letters, digits, dot, dash and underscore, at most 100 of them"
-    pace = "write instant, a rate such as 50tps, or a model such as profile:gpt-4o"
+    name = "use letters, digits, '.', '-' and '_', at most 100 characters"
+    pace = "use instant, a rate such as 50tps, or a model such as profile:gpt-4o"
     assert list(messages.values()) == [
-        "llm-proxy: none.yaml is not there: name the files and folders to import",
-        "llm-proxy: --session-per-file and --session NAME: give one of them",
-        f"llm-proxy: --pace: 'recorded' needs recorded times: {pace}",
-        f"llm-proxy: --provider: 'a b' is no provider name: {name}",
+        "llm-proxy: no such file or folder: none.yaml",
+        "llm-proxy: set either --session-per-file or --session NAME",
+        f"llm-proxy: --pace: 'recorded' needs recorded times; {pace}",
+        f"llm-proxy: --provider: 'a b' is not a valid provider name; {name}",
     ]
     assert not (tmp_path / "cassettes").exists()
 

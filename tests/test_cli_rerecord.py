@@ -91,7 +91,7 @@ async def test_all_takes_of_a_request_are_rerecorded_in_order(tmp_path: Path) ->
         f"{KEY}-1": RESPONSE_BODIES["new"],
         f"{KEY}-2": RESPONSE_BODIES["newer"],
     }
-    assert result.stderr.endswith("llm-proxy: recorded again: 2 takes\n")
+    assert result.stderr.endswith("llm-proxy: 2 takes re-recorded\n")
     assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
 
 
@@ -115,11 +115,11 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
     [
         (
             truncated_response,
-            "the new answer is partial: the upstream closed before the end; this one is kept",
+            "the new response is partial: the upstream closed before the end; the old one is kept",
         ),
         (
             fixed_length(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
-            "the new answer is an error, 401 Unauthorized: Bad key; it is kept",
+            "the new response is an error, 401 Unauthorized: Bad key; the old one is kept",
         ),
     ],
     ids=["partial", "an error"],
@@ -134,7 +134,7 @@ async def test_old_takes_stay_where_one_of_the_new_ones_is_no_better(
 
     assert result.exit_code == 1
     assert result.stdout == f"failed: cassettes/openai-chat/m/{KEY}-2.jsonl: {reason}\n"
-    assert result.stderr.endswith("llm-proxy: recorded again: 0 takes; 1 request failed\n")
+    assert result.stderr.endswith("llm-proxy: 0 takes re-recorded; 1 request failed\n")
     assert cassette_bodies(tmp_path) == before
 
 
@@ -197,7 +197,7 @@ async def test_a_dry_run_sends_nothing_and_needs_no_key(tmp_path: Path) -> None:
         0,
         f"openai-chat/m/{KEY}-1.jsonl\nopenai-chat/m/{KEY}-2.jsonl\n",
     )
-    assert result.stderr == "llm-proxy: would be asked again: 2 takes\n"
+    assert result.stderr == "llm-proxy: would re-record 2 takes\n"
 
 
 async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Path) -> None:
@@ -210,15 +210,15 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
     result = await run_rerecord(tmp_path, "--all", scripts=(respond_with("new"),))
 
     assert result.exit_code == 1
-    assert ".jsonl:2: a secret was replaced by [redacted] when it was recorded" in result.stdout
+    assert ".jsonl:2: the recorded request has [redacted] in place of a secret" in result.stdout
     assert cassette_bodies(tmp_path)[f"{KEY}-1"] == RESPONSE_BODIES["new"]
 
 
 @each_row(
     ("arguments", "reason"),
     [
-        ((), "rerecord needs to know which: name cassettes, filter, or give --all"),
-        (("--all",), "openai is asked with a key: set OPENAI_API_KEY, or give --upstream op"),
+        ((), "name the cassettes to re-record, set a filter, or set --all"),
+        (("--all",), "no API key for openai; set OPENAI_API_KEY, or --upstream op"),
         (("nothing",), "no cassette 'nothing' in cassettes: "),
     ],
     ids=["no choice", "no key", "no such name"],
@@ -248,7 +248,7 @@ async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: P
         )
 
     assert result.exit_code == 1
-    assert f"{KEY}-2.jsonl is there, and none of those that were asked again" in result.stdout
+    assert f"{KEY}-2.jsonl already exists and was not re-recorded" in result.stdout
     assert cassette_bodies(tmp_path) == {
         f"{KEY}-1": RESPONSE_BODIES["one"],
         "by-hand": RESPONSE_BODIES["one"],
@@ -326,6 +326,6 @@ async def test_a_read_only_library_is_reported_before_anything_is_sent(
     tmp_path: Path,
 ) -> None:
     gone = Library(tmp_path / "gone")
-    with pytest.raises(UsageError, match=r"gone cannot be written: .*; nothing was asked"):
+    with pytest.raises(UsageError, match=r"cannot write .*gone: .*; no request was sent"):
         async with open_reissuer(ReissueSettings(UpstreamSettings({})), gone):
             pass

@@ -128,7 +128,7 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
     [
         ("nothing.json", "nothing.json cannot be read (No such file or directory): give a file"),
         (".", ". cannot be read (Is a directory): give a file"),
-        ("text.json", "text.json is no journal (JSON is malformed: invalid character"),
+        ("text.json", "text.json is not a valid journal (JSON is malformed: invalid character"),
         ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal does not answer (Connection re"),
         ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),
         ("http://u:p@h/", "SOURCE: 'http://h/' is only part of what is given"),
@@ -167,7 +167,7 @@ async def other_server(status: int, body: bytes, **headers: str) -> AsyncIterato
     [
         (404, b"", "", "answers with HTTP 404: that is no llm-proxy"),
         (302, b"", "http://127.0.0.1:1/", "answers with HTTP 302: that is no llm-proxy"),
-        (200, b"<html>", "", "is no journal (JSON is malformed"),
+        (200, b"<html>", "", "is not a valid journal (JSON is malformed"),
     ],
     ids=["nothing", "a redirect", "a page"],
 )
@@ -244,18 +244,18 @@ async def test_a_report_summarises_a_run(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "requests  12,345, of which the latest 4 are told here",
+        "requests  12,345; the figures below cover the latest 4",
         "sessions  1",
-        "answers   live 4",
+        "sources   live 4",
         "statuses  200 3, 429 1",
         "endings   sent 4",
-        "retries   1 by the count of their SDKs",
-        "times     median 10 ms, 95 % within 2.5 s, worst 2.5 s",
+        "retries   1 (counted by the SDKs)",
+        "times     median 10 ms, p95 2.5 s, worst 2.5 s",
         "paces     50tps 1",
-        "lateness  mean 0.50 ms, worst 2.00 ms, over 1,200 writes of 1 request",
-        "fault     a rule, refused: struck once",
-        "fault     cut: never struck, could not once: no body",
-        "fault     reset,after=3: never struck",
+        "lateness  mean 0.50 ms, worst 2.00 ms, over 1,200 writes in 1 request",
+        "fault     a rule, refused: injected once",
+        "fault     cut: never injected, skipped once: no body",
+        "fault     reset,after=3: never injected",
     ]
 
 
@@ -269,7 +269,7 @@ async def test_a_report_is_one_json_document_when_asked(tmp_path: Path) -> None:
         2,
         {"200": 1, "429": 1},
     )
-    assert report["faults"] == [{"rule": "a rule, refused", "faults": 1, "skipped": 0, "why": []}]
+    assert report["faults"] == [{"rule": "a rule, refused", "injected": 1, "skipped": 0, "why": []}]
 
 
 async def test_a_report_of_a_run_without_requests_is_short(tmp_path: Path) -> None:

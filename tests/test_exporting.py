@@ -124,7 +124,7 @@ class TestHar:
         assert "partial: the upstream reset the connection" in [
             entry.get("comment") for entry in entries
         ]
-        assert result.stderr == "llm-proxy: 3 exchanges as har\n"
+        assert result.stderr == "llm-proxy: 3 exchanges exported as har\n"
 
     def test_bytes_are_base64(self, sample: Cassette) -> None:
         log = json.loads(export("har", with_request_body(sample, b"\xff\x00")))["log"]
@@ -190,10 +190,10 @@ class TestVcr:
         partial_only = await run_command("export", partial_key, "--format", "vcr", folder=tmp_path)
 
         assert len(yaml.safe_load(everything.stdout)["interactions"]) == 1
-        assert "left out: cassettes/openai-chat/m/" in everything.stderr
+        assert "skipped cassettes/openai-chat/m/" in everything.stderr
         assert (partial_only.exit_code, partial_only.stdout) == (1, "")
         assert (
-            "is partial: the upstream reset the connection; as vcr it would"
+            "is partial: the upstream reset the connection; --format vcr exports only"
             in partial_only.last_error_line
         )
 
@@ -216,7 +216,7 @@ class TestSse:
         file = path.relative_to(tmp_path)
         assert result.exit_code == 1
         assert (
-            f"is no stream of events but ndjson: llm-proxy show {file} --body"
+            f"is not an SSE stream; print its bytes with llm-proxy show {file} --body"
             in result.last_error_line
         )
 
@@ -268,10 +268,10 @@ class TestCurl:
 
         result = await run_command("export", "bedrock", "--format", "curl", folder=tmp_path)
 
-        hint = "give --upstream bedrock=URL, or --through URL"
+        hint = "set --upstream bedrock=URL or --through URL"
         assert (result.exit_code, result.last_error_line) == (
             2,
-            f"llm-proxy: no address is known for bedrock: {hint}",
+            f"llm-proxy: no known address for bedrock; {hint}",
         )
 
     @given(body=st.text(min_size=1).map(str.encode))
@@ -307,14 +307,14 @@ class TestCurl:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("a",), "export takes one of --as DIALECT and --format FORMAT"),
-        (("a", "--as", "anthropic", "--format", "har"), "export takes one of --as DIALECT and"),
-        (("a", "--format", "har", "--whole"), "--whole goes with --as"),
-        (("--all", "--as", "anthropic"), "--all goes with --format"),
-        (("a", "b", "--as", "anthropic"), "--as is of one cassette: name one"),
-        (("a", "b", "--format", "sse"), "--format sse is of one cassette: name one"),
-        (("--format", "har"), "export needs to know which: name cassettes, or give --all"),
-        (("--all", "--format", "har"), "cassettes holds no cassettes: record one with"),
+        (("a",), "set either --as DIALECT or --format FORMAT"),
+        (("a", "--as", "anthropic", "--format", "har"), "set either --as DIALECT or --format"),
+        (("a", "--format", "har", "--whole"), "--whole requires --as"),
+        (("--all", "--as", "anthropic"), "--all requires --format"),
+        (("a", "b", "--as", "anthropic"), "--as converts one cassette; name exactly one"),
+        (("a", "b", "--format", "sse"), "--format sse exports one cassette; name exactly one"),
+        (("--format", "har"), "name the cassettes to export, or set --all"),
+        (("--all", "--format", "har"), "no cassettes in cassettes; record one with"),
     ],
 )
 async def test_options_that_do_not_go_together_are_refused(

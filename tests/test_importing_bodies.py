@@ -447,7 +447,7 @@ def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
     [found] = importing.parse_recording(parse_file_content(data)).exchanges
 
     assert isinstance(found, RefusedItem)
-    assert f"has a field {field}, which is not known" in found.reason
+    assert f"unknown field '{field}' in the" in found.reason
 
 
 _FIELDS: Final = (
@@ -478,54 +478,57 @@ def vcr_recording(request: Fields, response: Fields) -> bytes:
 
 UNREADABLE: Final = {
     "an encoding": (vcr_recording({}, {"body": "6869", "bodyEncoding": "hex"}),
-                    "a body has the encoding hex, which is not known"),
+                    "unknown encoding of a body: 'hex'"),
     "a flawed encoding": (vcr_recording({}, {"body": "%", "bodyEncoding": "base64"}),
-                          "a body is no base64, as it should be"),
+                          "a body is not valid base64"),
     "another object": (vcr_recording({}, {"body": {"string": "a", "more": "b"}}),
-                       "its body has a field more, which is not known and may be of a body"),
+                       "unknown field 'more' in a body; it may hold part of the body"),
     "two bodies": (vcr_recording({}, {"body": {"string": "a"}, "content": "b"}),
-                   "it has two bodies, body and content: which is meant is not known"),
+                   "a message has two bodies, body and content"),
     "two strings": (vcr_recording({}, {"body": {"string": "a", "base64_string": "Yg=="}}),
-                    "it has two bodies: which is meant is not known"),
+                    "a body has more than one of the fields string, base64_string, raw_gzip"),
     "a file": (to_json(ruby({}, {"body": {"on_disk": "body.bin"}})),
-               "a body is in a file of its own"),
+               "a body is stored in a separate file"),
     "fields": (to_json(ruby({"body": {"fields": {"a": "b"}}}, {})),
-               "a body was kept as the fields of a form"),
+               "a body is stored as form fields"),
     "characters": (to_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
-                   "a body cannot be written in its encoding, ISO-8859-1"),
+                   "a body cannot be encoded as 'ISO-8859-1'"),
     "a form or JSON": (vcr_recording({"body": {"a": "b"}}, {}),
-                       "the body of its request was kept as an object, and may be a form or JSON"),
+                       ("the request body is stored as an object, which may be a form or JSON; "
+                        "no content type decides")),
     "a form": (vcr_recording({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
                          "body": {"a": 1}}, {}),
-               "a body of application/x-www-form-urlencoded was kept as an object, and is no JSON"),
+               ("a body is stored as JSON, but its content type is "
+                "application/x-www-form-urlencoded")),
     "bytes as text": (vcr_recording({}, {"content": "a", "headers": {"Content-Length": "2"}}),
-                      "its body was kept as text, without the bytes that are none"),
+                      "a body may lack bytes: its tool stored only the UTF-8 text"),
     "no request of go-vcr": (to_yaml(go_vcr({"content_length": 3}, {})),
-                             "the body of its request was not kept"),
+                             "the request body was not recorded"),
     "a size of HAR": (to_json(har({}, {"content": {"text": "", "size": 3}})),
-                      "the body of its response was not kept"),
+                      "the response body was not recorded"),
     "a part of HAR": (to_json(har({}, {"content": {"text": "ab", "size": 3}})),
-                      "the body of its response was not kept whole: 2 bytes of 3"),
+                      "the response body is incomplete: 2 of 3 bytes"),
     "a request of HAR": (to_json(har({"bodySize": 3}, {})),
-                         "the body of its request was not kept"),
+                         "the request body was not recorded"),
     "messages of HAR": (to_json({"log": {"entries": [
                             har({}, {"content": {"size": 0}})["log"]["entries"][0]
                             | {"_eventSourceMessages": [{"data": "a"}]}]}}),
-                        "the body of its response was kept as messages alone"),
+                        "the response body is stored only as messages, which import does not read"),
     "an encoding of HAR": (to_json(har({}, {"content": {"text": "6869", "encoding": "hex"}})),
-                           "a body has the encoding hex, which is not known"),
+                           "unknown encoding of a body: 'hex'"),
     "a file of HAR": (to_json(har({"postData": {"mimeType": "multipart/form-data", "params": [
                           {"name": "file", "fileName": "a.png"}]}}, {})),
-                      "of the body of its request parameters were kept, and it is no plain form"),
+                      ("the request body is stored as parameters, and its content type is not "
+                       "application/x-www-form-urlencoded")),
     "two of reel": (to_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
-                    "its response has two bodies, body and stream_chunks"),
+                    "the response has two bodies, body and stream_chunks"),
     "no list of reel": (to_json(reel({}, {"stream_chunks": {"data": 1}})),
-                        "its stream_chunks are no list"),
+                        "stream_chunks is not a list"),
     "no hex of nock": (to_json(nock({}, {"response": "x", "responseIsBinary": True})),
-                       "a body is no hex, as it should be"),
+                       "a body is not valid hex"),
     "text or hex of nock": (to_json(nock({"body": "ffee"}, {})),
-                            ("the body of its request may be text, a string of JSON or hex: "
-                             "nothing tells")),
+                            ("the request body may be text, a JSON string or hex; "
+                             "no header decides which")),
 }  # fmt: skip
 
 
@@ -542,5 +545,5 @@ def test_a_response_of_which_only_the_head_was_kept_is_refused() -> None:
     data = vcr_recording({}, {"headers": {"Content-Length": "3"}, "body": {"string": ""}})
     assert (
         refusal_reason(data, empty_body, empty_body)
-        == "the body of its response was not kept: 3 bytes by its head"
+        == "the response body was not recorded: content-length is 3"
     )

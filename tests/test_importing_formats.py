@@ -463,7 +463,7 @@ def test_an_exchange_with_an_object_of_a_program_is_refused_and_the_others_are_n
 ) -> None:
     body, name = """body: '{"model":"gpt-4o","messages":[]}'""", tag.partition(" ")[0]
     spoilt = VCR.replace(body, f"body: {tag}")
-    why = f"line 3: the tag {name} stands for an object of a program, which is not made"
+    why = f"line 3: the tag {name} creates a program object, which is not supported"
     assert refusals(spoilt.encode()) == [(1, why)]
     both = VCR.replace("version: 1\n", "") + spoilt.partition("\n")[2].replace("*kind", "x")
     assert [
@@ -486,12 +486,14 @@ def test_a_body_may_hold_what_looks_like_yaml() -> None:
 
 
 def test_a_file_of_two_documents_is_refused() -> None:
-    with pytest.raises(UnreadableFile, match=r"^line 22: a second document begins"):
+    with pytest.raises(
+        UnreadableFile, match=r"^line 22: a file with more than one YAML document is not supported$"
+    ):
         read_exchanges((VCR + "---\n" + VCR).encode())
 
 
 def test_a_document_with_a_request_is_not_reported_as_a_lone_answer() -> None:
-    with pytest.raises(UnreadableFile, match=r"^it is no recording of a kind that is known"):
+    with pytest.raises(UnreadableFile, match=r"^unknown format; supported: "):
         read_exchanges(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
 
 
@@ -532,7 +534,7 @@ def test_a_trace_of_httprr_may_be_chunked() -> None:
     head = "Transfer-Encoding: chunked\r\n"
     assert only_exchange(httprr(response_body=chunked, head=head)).response_body == STREAM.encode()
     assert refusals(httprr(response_body=chunked[:-6], head=head)) == [
-        (1, "its response is cut short within a chunk")
+        (1, "the response is truncated inside a chunk")
     ]
     assert (
         only_exchange(
@@ -541,7 +543,7 @@ def test_a_trace_of_httprr_may_be_chunked() -> None:
         == STREAM.encode()
     )
     assert refusals(httprr(response_body=chunked + "more", head=head)) == [
-        (1, "behind the last chunk of its response stands something else")
+        (1, "unexpected data after the last chunk of the response")
     ]
 
 
@@ -580,11 +582,11 @@ def test_bytes_that_became_characters_are_bytes_again(
 @each_row(
     ("response", "why"),
     [
-        ({"status": 0, "_error": "net::ERR_ABORTED"}, "it has no answer: net::ERR_ABORTED"),
-        ({"status": 101}, "its status is 101: no answer that is over with its body"),
-        ({}, "its response has no status"),
-        ({"status": 200, "content": {"size": 9}}, "the body of its response was not kept"),
-        (None, "it has no response"),
+        ({"status": 0, "_error": "net::ERR_ABORTED"}, "no response was recorded: net::ERR_ABORTED"),
+        ({"status": 101}, "status 101 is not a final status from 200 to 999"),
+        ({}, "the response has no valid status"),
+        ({"status": 200, "content": {"size": 9}}, "the response body was not recorded"),
+        (None, "the response is missing or not an object"),
     ],
 )
 def test_an_exchange_without_an_answer_is_refused_with_its_number(
@@ -595,7 +597,7 @@ def test_an_exchange_without_an_answer_is_refused_with_its_number(
 
 @each_row("url", [None, " ", 5])
 def test_an_exchange_without_a_url_is_refused(url: object) -> None:
-    assert refusals(har(request={"method": "GET", "url": url})) == [(1, "its request has no URL")]
+    assert refusals(har(request={"method": "GET", "url": url})) == [(1, "the request has no URL")]
 
 
 def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None:
@@ -610,9 +612,9 @@ def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None
     )
     assert [item.number for item in read_exchanges(data)] == [1, 2, 3, 4, 5]
     assert refusals(data) == [
-        (2, "it has no answer: no route"),
-        (3, "it is a flow of tcp, not of HTTP"),
-        (4, "it is a WebSocket, which no cassette holds"),
+        (2, "no response was recorded: no route"),
+        (3, "unsupported flow type 'tcp'; only HTTP flows can be imported"),
+        (4, "WebSocket flows cannot be imported"),
     ]
 
 
@@ -624,12 +626,12 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 @each_row(
     ("data", "beginning"),
     [
-        (STREAM.encode(), "it holds an answer alone"),
-        (b'{"candidates":[]}', "it holds an answer alone"),
-        (b'{"choices":[]}\n{"choices":[]}\n', "it holds an answer alone"),
-        (b"# Notes\n", "it is no recording of a kind that is known"),
-        (b"", "it is no recording of a kind that is known"),
-        (b"version: 1\ninteractions: []\n", "it is no recording of a kind that is known"),
+        (STREAM.encode(), "the file has a response without its request"),
+        (b'{"candidates":[]}', "the file has a response without its request"),
+        (b'{"choices":[]}\n{"choices":[]}\n', "the file has a response without its request"),
+        (b"# Notes\n", "unknown format; supported: "),
+        (b"", "unknown format; supported: "),
+        (b"version: 1\ninteractions: []\n", "unknown format; supported: "),
     ],
 )  # fmt: skip
 def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:

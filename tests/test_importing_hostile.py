@@ -35,7 +35,7 @@ from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values stand within each other more than {MAX_DEPTH} deep"
-NO_TAG = "stands for an object of a program, which is not made"
+NO_TAG = "creates a program object, which is not supported"
 SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
@@ -102,20 +102,22 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
     )
 
     # Without a count, the 9 ** 12 values would outlast the time limit of a test.
-    assert refusal_reason(bomb.encode()).startswith("line 8: its values take more than")
+    assert refusal_reason(bomb.encode()).startswith(
+        "line 8: the values, with repeated aliases, take more than"
+    )
 
 
 @each_row(
     ("text", "sentence"),
     [
-        ("version: 1\na: &a [*a]\n", "line 2: *a repeats nothing that ends before it"),
+        ("version: 1\na: &a [*a]\n", "line 2: alias *a does not refer to an earlier value"),
         ("version: 1\na: !!python/object/apply:os.system [id]\n",
          f"line 2: the tag !!python/object/apply:os.system {NO_TAG}"),
         ("version: 1\na: !!python/name:os.system x\n",
          f"line 2: the tag !!python/name:os.system {NO_TAG}"),
-        ("version: 1\na: !!binary '%'\n", "line 2: this is no base64"),
-        ("version: 1\na: 'x\n", "line 3: it is no valid YAML: found unexpected end of stream"),
-        ("version: 1\n? [a]\n: b\n", "line 2: a name must be text, and this is none"),
+        ("version: 1\na: !!binary '%'\n", "line 2: invalid base64"),
+        ("version: 1\na: 'x\n", "line 3: invalid YAML: found unexpected end of stream"),
+        ("version: 1\n? [a]\n: b\n", "line 2: the name of a field must be text"),
         ("version: 1\na: " + "[" * 200, f"line 2: {TOO_DEEP}"),
     ],
 )  # fmt: skip
@@ -134,11 +136,11 @@ def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant(
 @each_row(
     ("data", "sentence"),
     [
-        (flow()[:-9], "byte 0: it is cut short"),
-        (netstring({"a": 1}) + b"9:x", "byte 11: it is cut short"),
-        (netstring({"a": 1}) + b"x", "byte 11: a size is missing"),
-        (b"10:1:a;3:1x2#}", "byte 7: it holds no value of a kind that is known"),
-        (netstring({"a": 1})[:-2] + b"?}", "byte 6: it holds no value of a kind that is known"),
+        (flow()[:-9], "byte 0: the file is truncated"),
+        (netstring({"a": 1}) + b"9:x", "byte 11: the file is truncated"),
+        (netstring({"a": 1}) + b"x", "byte 11: expected a size"),
+        (b"10:1:a;3:1x2#}", "byte 7: unknown type of value"),
+        (netstring({"a": 1})[:-2] + b"?}", "byte 6: unknown type of value"),
     ],
 )
 def test_a_flow_file_is_refused_with_its_byte(data: bytes, sentence: str) -> None:
@@ -154,10 +156,13 @@ def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_parsing, "MAX_FILE_BYTES", 1000)
-    assert refusal_reason(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
-    assert refusal_reason(bytes(1001)) == "it is larger than 1000 bytes"
-    assert refusal_reason(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
-    assert refusal_reason(b"\x1f\x8bxxxxxxxxxxxx").startswith("its gzip is broken")
+    assert (
+        refusal_reason(gzip.compress(bytes(5000)))
+        == "the file decompresses to more than 1,000 bytes"
+    )
+    assert refusal_reason(bytes(1001)) == "the file is larger than 1,000 bytes"
+    assert refusal_reason(gzip.compress(b"x" * 500)[:-9]) == "the gzip data is truncated"
+    assert refusal_reason(b"\x1f\x8bxxxxxxxxxxxx").startswith("invalid gzip data: ")
 
 
 def test_a_session_cannot_be_chosen_by_a_file() -> None:
@@ -192,7 +197,9 @@ def test_heads_cannot_be_forged() -> None:
 def test_a_body_that_no_head_of_its_status_may_have_is_refused() -> None:
     request = Request("POST", "/v1/x", "", (), b"")
     exchange = SourceExchange(request, "", 204, "No Content", (), b"hi")
-    with pytest.raises(NotImportable, match="has a body, which no 204 to POST has"):
+    with pytest.raises(
+        NotImportable, match="has a body, but a 204 response to POST cannot have one"
+    ):
         importing.convert_to_cassette(exchange, SETTINGS, "test")
 
 
@@ -205,8 +212,8 @@ def test_a_flow_without_headers_is_read_or_refused() -> None:
 def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
     lines = [reel().strip() + b"\n"] * 2
     assert file_parsing.gunzip(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
-    assert refusal_reason(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
-    assert refusal_reason(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
+    assert refusal_reason(gzip.compress(lines[0]) + b"x") == "unexpected data after the gzip data"
+    assert refusal_reason(gzip.compress(b"") * 101) == "the file has more than 100 gzip members"
 
 
 def test_a_head_ends_its_lines_as_http_does() -> None:
@@ -226,19 +233,20 @@ def test_reasons_quote_no_secret_of_a_url_and_have_a_limited_length() -> None:
             "GET", "https://me:word@[::1/v1?key=sk-1#x", SourceMessage((), b""), 200, "",
             SourceMessage((), b""),
         )  # fmt: skip
-    assert str(refused.value) == "https://[::1/v1 is no URL"
+    assert str(refused.value) == "'https://[::1/v1' is not a valid URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
     file = parse_file_content(json.dumps({"log": {"entries": entries}}).encode())
     [refused_item] = importing.parse_recording(file).exchanges
     assert isinstance(refused_item, RefusedItem)
     assert len(refused_item.reason) == 500
-    assert refused_item.reason.startswith("it has no answer: \\x1b[31mxxx")
+    assert refused_item.reason.startswith("no response was recorded: \\x1b[31mxxx")
 
 
 def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None:
     assert (
-        refusal_reason(b"[" + b"1," * 8_000_001) == "it holds more than 8,000,000 values: split it"
+        refusal_reason(b"[" + b"1," * 8_000_001)
+        == "the file has more than 8,000,000 values; split it"
     )
 
 
@@ -246,4 +254,4 @@ def test_a_file_of_very_many_exchanges_is_refused(monkeypatch: pytest.MonkeyPatc
     assert formats.MAX_EXCHANGES == 100_000
     monkeypatch.setattr(formats, "MAX_EXCHANGES", 1000)
     many = b'{"log": {"entries": [' + b"1," * 1000 + b"1]}}"
-    assert refusal_reason(many) == "it holds more than 1,000 exchanges: split it"
+    assert refusal_reason(many) == "the file has more than 1,000 exchanges; split it"

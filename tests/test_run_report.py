@@ -14,8 +14,8 @@ def make_report(*entries: Entry, **fields: object) -> dict[str, Any]:
     return run_figures(parse_journal(journal_document(*entries, **fields), "a test"))
 
 
-def fault_figures(rule: str, faults: int, skipped: int, *why: str) -> dict[str, Any]:
-    return {"rule": rule, "faults": faults, "skipped": skipped, "why": list(why)}
+def fault_figures(rule: str, injected: int, skipped: int, *why: str) -> dict[str, Any]:
+    return {"rule": rule, "injected": injected, "skipped": skipped, "why": list(why)}
 
 
 def test_a_run_is_counted_in_every_respect() -> None:
@@ -39,7 +39,7 @@ def test_a_run_is_counted_in_every_respect() -> None:
         "paces": {"4x": 1},
         "lateness": None,
         "faults": [fault_figures("a rule, refused", 1, 0)],
-        "never": [],
+        "never_injected": [],
         "nearest": 0,
         "misses": (),
     }
@@ -105,4 +105,4 @@ def test_fault_rules_are_reported_with_applied_and_skipped_counts() -> None:
         fault_figures("b", 0, 1, "no body"),
         fault_figures("c", 0, 2, "whole"),
     ]
-    assert report["never"] == ["d"]
+    assert report["never_injected"] == ["d"]

@@ -209,7 +209,7 @@ def test_junit_holds_no_character_that_xml_cannot_have() -> None:
     ids=["empty", "text", "list", "no entries", "type", "size", "shape", "depth", "encoding"],
 )
 def test_an_invalid_journal_is_refused_with_the_reason(text: bytes, reason: str) -> None:
-    with pytest.raises(UsageError, match=r"^a\.json is no journal ") as refusal:
+    with pytest.raises(UsageError, match=r"^a\.json is not a valid journal ") as refusal:
         parse_journal(text, "a.json")
     assert reason.lower() in str(refusal.value).lower()
 

@@ -181,6 +181,6 @@ def parse_journal(document: bytes, source_name: str) -> JournalDocument:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = printable_excerpt(str(error), _MAX_ERROR_CHARS)
         raise UsageError(
-            f"{source_name} is no journal ({reason}): give a file that --journal wrote, or the "
-            "URL of a running proxy"
+            f"{source_name} is not a valid journal ({reason}); use a file that --journal wrote, or "
+            "the URL of a running proxy"
         ) from None

@@ -25,15 +25,15 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
         or redaction.OPERATOR_PLACEHOLDER.encode() in stored.body
     ):
         redacted_text = (
-            "a key in its query"
+            "an API key in the query"
             if not api_key and drop_redacted_parameters(stored.query)[1]
             else "a secret"
         )
         raise CassetteError(
             file,
             _REQUEST_LINE_NUMBER,
-            f"{redacted_text} was replaced by {redaction.PLACEHOLDER} when it was recorded, so "
-            "it cannot be asked again: record it anew with llm-proxy record",
+            f"the recorded request has {redaction.PLACEHOLDER} in place of {redacted_text} "
+            "and cannot be sent again; record it again with llm-proxy record",
         )
     headers = stored.headers
     if api_key:

@@ -75,40 +75,40 @@ _MAX_SHOWN_LOSSES: Final = 8
 @cassettes_option
 @CONFIG_OPTION
 @click.option("--as", "dialect", type=ChoiceType(tuple(_CHAT_DIALECTS)),
-              help="The dialect to tell it in.")  # fmt: skip
-@click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
-@click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
+              help="Convert the response to this dialect.")  # fmt: skip
+@click.option("--whole", is_flag=True, help="With --as: write one document instead of a stream.")
+@click.option("--model", default="", metavar="NAME", help="With --as: set another model name.")
 @click.option("--provider", type=ChoiceType(_PROVIDER_VARIANTS),
-              help="With --as: the member of the dialect's family that speaks, such as "
-                   "openrouter.")  # fmt: skip
-@click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
+              help="With --as: a provider variant of the dialect, such as openrouter.")  # fmt: skip
+@click.option("--head", is_flag=True, help="With --as: include the status line and headers.")
 @click.option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
-              help="The format to write it in.")  # fmt: skip
+              help="Write the exchanges in this file format.")  # fmt: skip
 @click.option("--all", "all_of_them", is_flag=True,
-              help="With --format har or vcr: every cassette of the library.")  # fmt: skip
+              help="With --format har or vcr: export all cassettes.")  # fmt: skip
 @click.option("--upstream", multiple=True, metavar="NAME=URL",
-              help="With --format: where a provider is, for the URLs. Repeatable.")  # fmt: skip
+              help="With --format: base URL of a provider. Repeatable.")  # fmt: skip
 @click.option("--through", default="", metavar="URL",
-              help="With --format: ask by way of the proxy that listens there.")  # fmt: skip
+              help="With --format: write URLs of the proxy at URL.")  # fmt: skip
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write it to FILE, which must not exist yet; else to stdout.")  # fmt: skip
+              help="Write to a new FILE.  [default: stdout]")  # fmt: skip
 def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
-    r"""Tell a recorded answer in another dialect, or write recordings for another tool.
+    r"""Convert a recorded response to another dialect, or export exchanges for other tools.
 
-    --as is a re-telling, not a replay: the same words, calls, finish and usage as another
-    provider would stream them. What that dialect has no words for is left out, and named on
-    stderr. Recorded bytes and times stay in the cassette; in another dialect, ids are made anew.
+    --as writes the text, tool calls, finish reason and usage of a response as another provider
+    would send them. The result is not a byte-exact replay: ids are generated, and stderr lists
+    what the dialect cannot represent.
 
-    --format writes what was recorded: har (HTTP Archive 1.2, with times), vcr (a cassette of
-    VCR.py: answers come whole), sse (a stream as it came), curl (a command that asks again, its
-    key in the environment). What was redacted stays redacted.
-    A CASSETTE is a file, or the beginning of its name in the library, or of its key.
+    --format writes har (HTTP Archive 1.2, with times), vcr (a VCR.py cassette), sse (the recorded
+    event stream) or curl (a command that sends the request, with the API key from the
+    environment). Redacted values stay redacted.
+
+    A CASSETTE is a file, or the beginning of a file name or key in the library.
 
     \b
     Examples:
       llm-proxy export dc8593 --as anthropic
       llm-proxy export dc8593 --as gemini --whole | jq .candidates
-      llm-proxy export dc8593 --as openai-chat --provider openrouter --output told.sse
+      llm-proxy export dc8593 --as openai-chat --provider openrouter --output chat.sse
       llm-proxy export --all --format har --output library.har
       llm-proxy export dc8593 --format vcr --output cassette.yaml
       llm-proxy export dc8593 --format curl | sh
@@ -116,18 +116,18 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
     """
     dialect, name = values["dialect"], values["format_"]
     if (dialect is None) == (name is None):
-        raise UsageError("export takes one of --as DIALECT and --format FORMAT")
+        raise UsageError("set either --as DIALECT or --format FORMAT")
     library = Library(cassettes)
     if name is not None:
         _refuse_options(values, _DIALECT_OPTIONS, "--as")
         data = _formatted_bytes(library, FORMATS[name], names, values)
-        write_new_file_or_stdout(data, output, "the file")
+        write_new_file_or_stdout(data, output, "the export")
         return
     _refuse_options(values, _FORMAT_OPTIONS, "--format")
     if len(names) != 1:
-        raise UsageError("--as is of one cassette: name one")
+        raise UsageError("--as converts one cassette; name exactly one")
     data, note = _transcoded_bytes(library, names[0], values)
-    write_new_file_or_stdout(data, output, "the answer")
+    write_new_file_or_stdout(data, output, "the response")
     print_note(note)
 
 
@@ -137,19 +137,19 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     if values["provider"] not in (None, *dialect.provider_variants):
         speakers = (name for name, other in _CHAT_DIALECTS.items() if other.provider_variants)
         raise UsageError(
-            f"--provider chooses among those who speak {', '.join(speakers)}: not {dialect.name}"
+            f"--provider cannot be used with --as {dialect.name}; use it with {', '.join(speakers)}"
         )
     if not values["model"].isprintable():
-        raise UsageError("--model must be printable")
+        raise UsageError("--model: the name has unprintable characters")
     cassette = load_named_cassette(library, name)
     response, losses = _transcode(cassette, dialect, values)
     data = response.body
     if values["head"]:
         lines = (*head_lines(response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data
-    note = f"{cassette.file}, told again as {dialect.name}: not a replay"
+    note = f"{cassette.file} converted to {dialect.name}; a conversion is not a byte-exact replay"
     if losses:
-        note += f"; left out: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
+        note += f"; not converted: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
         if len(losses) > _MAX_SHOWN_LOSSES:
             note += f", and {len(losses) - _MAX_SHOWN_LOSSES} more"
     return data, note
@@ -165,19 +165,19 @@ def _formatted_bytes(
     """
     is_all = values["all_of_them"]
     if bool(names) == is_all:
-        raise UsageError("export needs to know which: name cassettes, or give --all")
+        raise UsageError("name the cassettes to export, or set --all")
     if not format_.allows_several and (is_all or len(names) > 1):
-        raise UsageError(f"--format {format_.name} is of one cassette: name one")
+        raise UsageError(f"--format {format_.name} exports one cassette; name exactly one")
     cassettes = [load_named_cassette(library, name) for name in names]
     if is_all:
         for _, cassette in read_cassettes(library, list(walk_cassettes(library.root))):
             if isinstance(cassette, CassetteError):
-                print_note(f"left out: {cassette}")
+                print_note(f"skipped {cassette}")
             else:
                 cassettes.append(cassette)
         cassettes.sort(key=lambda cassette: (cassette.meta.session, cassette.meta.recorded_at))
     if not cassettes:
-        raise UsageError(f"{library.root} holds no cassettes: record one with llm-proxy record")
+        raise UsageError(f"no cassettes in {library.root}; record one with llm-proxy record")
     kept: list[Cassette] = []
     problems: list[str] = []
     for cassette in cassettes:
@@ -185,19 +185,22 @@ def _formatted_bytes(
         if format_.allows_incomplete_response or outcome.is_complete:
             kept.append(cassette)
         else:
-            problems.append(f"{cassette.file} is {outcome}; as {format_.name} it would seem whole")
+            problems.append(
+                f"{cassette.file} is {outcome}; "
+                f"--format {format_.name} exports only complete responses"
+            )
     if not kept:
         raise NotRepresentable(problems[0])
     for problem in problems:
-        print_note(f"left out: {problem}")
+        print_note(f"skipped {problem}")
     data = format_.serialize(
         [ExportedExchange(cassette, _exported_url(cassette, format_, values)) for cassette in kept]
     )
     needs_secrets = format_.needs_real_url and any(
         cassette.request.redacted_count for cassette in kept
     )
-    note = "; secrets were taken out of its request: put them back" if needs_secrets else ""
-    print_note(f"{count_with_noun(len(kept), 'exchange')} as {format_.name}{note}")
+    note = "; its secrets are redacted, so insert them before you run it" if needs_secrets else ""
+    print_note(f"{count_with_noun(len(kept), 'exchange')} exported as {format_.name}{note}")
     return data
 
 
@@ -207,9 +210,7 @@ def _exported_url(cassette: Cassette, format_: ExportFormat, values: Mapping[str
     url = exchange_url(cassette, parse_upstreams(values["upstream"]))
     if url is None and format_.needs_real_url:
         name = cassette.meta.provider
-        raise UsageError(
-            f"no address is known for {name}: give --upstream {name}=URL, or --through URL"
-        )
+        raise UsageError(f"no known address for {name}; set --upstream {name}=URL or --through URL")
     return url or placeholder_url(cassette)
 
 
@@ -219,7 +220,7 @@ def _refuse_options(
     """Raise `UsageError` if one of these options was given: they need `required_option`."""
     for name in refused_names:
         if values[name]:
-            raise UsageError(f"--{name.removesuffix('_of_them')} goes with {required_option}")
+            raise UsageError(f"--{name.removesuffix('_of_them')} requires {required_option}")
 
 
 def _transcode(
@@ -232,10 +233,12 @@ def _transcode(
     """
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
-        raise NotRepresentable(f"{cassette.file} is {outcome}; told again it would seem whole")
+        raise NotRepresentable(
+            f"{cassette.file} is {outcome}; --as converts only complete responses"
+        )
     turns = cassette_response_turns(cassette)
     if not turns:
-        raise NotRepresentable(f"{cassette.file} holds no turn: nothing that could be told again")
+        raise NotRepresentable(f"{cassette.file} has no turn to convert")
     recorded_dialect = cassette_dialect(cassette)
     losses: dict[str, None] = {}  # an ordered set
     if dialect.name != recorded_dialect.name:
@@ -269,7 +272,7 @@ def _transcode(
             head.status, failure, context, float(retry_after) if is_delay else None
         )
         if any(name.lower() not in _GENERIC_HEADERS for name, _ in head.headers):
-            losses["the other headers of its error"] = None
+            losses["other headers of the error"] = None
         return response, list(losses)
     request = dialect.sample_request(turns[0].model, stream=not values["whole"])
     conversion_losses = dialect.representable_turns(request, turns, context).losses
@@ -291,7 +294,9 @@ def _without_provider_parts(turn: Turn) -> Turn:
     ]
     if turn.finish is FinishReason.TOOL_CALLS and calls and not any(call in kept for call in calls):
         kinds = ", ".join(dict.fromkeys(str(dict(call.metadata)["type"]) for call in calls))
-        raise NotRepresentable(f"it waits for a tool that only its own dialect has: {kinds}")
+        raise NotRepresentable(
+            f"the response waits for a tool that only its own dialect has: {kinds}"
+        )
     parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
@@ -337,11 +342,11 @@ def _portable_part(part: Part) -> Part:
 def _describe_losses(turn: Turn) -> Iterator[str]:
     for part in turn.parts:
         if isinstance(part, Reasoning) and (part.signature or part.redacted):
-            yield "the seal of its reasoning"
+            yield "reasoning signatures"
         if is_provider_tool_call(part):
-            yield "what the provider's own tools did"
+            yield "calls and results of the provider's own tools"
         if isinstance(part, ToolCall) and part.metadata:
-            yield "the provider's own words on a tool call"
+            yield "provider-specific fields of a tool call"
     if turn.failure is not None and (turn.failure.type or turn.failure.code):
-        yield "its own type of error"
+        yield "the error type"
     yield from (f"metadata {name}" for name, _ in turn.metadata)

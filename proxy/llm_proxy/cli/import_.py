@@ -58,9 +58,9 @@ _COLUMNS: Final = (
     TableColumn("format"),
     TableColumn("result"),
     TableColumn("imported", is_right_aligned=True),
-    TableColumn("there before", is_right_aligned=True, drop_priority=2),
+    TableColumn("already imported", is_right_aligned=True, drop_priority=2),
     TableColumn("refused", is_right_aligned=True),
-    TableColumn("lost", drop_priority=1),
+    TableColumn("not preserved", drop_priority=1),
 )
 _STATUS_STYLES: Final[Mapping[ImportStatus, str]] = {
     "imported": "good",
@@ -77,8 +77,8 @@ _FileDocument = Mapping[str, Any]
 def _check_provider_name(name: str) -> None:
     if not is_valid_name(name):
         raise UsageError(
-            f"'{printable_excerpt(name, 100)}' is no provider name: use letters, digits, dot, "
-            "dash and underscore, at most 100 of them"
+            f"'{printable_excerpt(name, 100)}' is not a valid provider name; use letters, digits, "
+            "'.', '-' and '_', at most 100 characters"
         )
 
 
@@ -87,8 +87,8 @@ def _parse_import_pace(text: str) -> Pace:
     pace = parse_pace(text)
     if isinstance(pace, RecordedPace):
         raise UsageError(
-            f"'{text}' needs recorded times: write instant, a rate such as 50tps, or a model such "
-            "as profile:gpt-4o"
+            f"'{text}' needs recorded times; use instant, a rate such as 50tps, or a model such as "
+            "profile:gpt-4o"
         )
     return pace
 
@@ -101,25 +101,25 @@ def _parse_import_pace(text: str) -> Pace:
 @SettingOption(
     "--session", default=DEFAULT_SESSION, metavar="NAME",
     type=CheckedTextType("session", check_session_name),
-    help="The session of all that is imported.",
+    help="Session of all imported exchanges.",
 )  # fmt: skip
-@click.option("--session-per-file", is_flag=True, help="A session for each file, called like it.")
+@click.option("--session-per-file", is_flag=True, help="Give each file a session named after it.")
 @click.option(
     "--provider", metavar="NAME", type=CheckedTextType("provider", _check_provider_name),
-    help="The provider of all requests.  [default: by their host, else by their path]",
+    help="Provider of all requests.  [default: by host, else by path]",
 )  # fmt: skip
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),
-    help="The times of answers whose source keeps none of their pieces: 50tps, profile:gpt-4o, …; "
-    "see docs/reference/pacing.md.  [default: as the source says, else at once]",
+    help="Pace of responses whose source has no read times, such as 50tps or profile:gpt-4o.  "
+    "[default: the times of the source, else instant]",
 )  # fmt: skip
-@click.option("--seed", type=IntRangeType(0), default=0, help="What chance in times is made of.")
+@click.option("--seed", type=IntRangeType(0), default=0, help="Seed of random times.")
 @match_rules_option
 @SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
-    help="The folder of the scenario files that fixtures of aimock become.",
+    help="Folder for the scenario files made from aimock fixtures.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what would become of the files; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
 @json_option
 def import_(
     paths: tuple[Path, ...],
@@ -130,17 +130,18 @@ def import_(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    r"""Make cassettes of the recordings of other tools, and scenarios of their fixtures.
+    r"""Convert recordings of other tools to cassettes, and aimock fixtures to scenarios.
 
-    VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and Datadog's test
-    agent are known by what their files hold, whatever these are called. Requests are redacted,
-    keyed and numbered as if they had been recorded here; takes that are there stay, and what was
-    imported before is not imported again. What a source does not keep, such as times, is said. A
-    file or an exchange that cannot be imported, or has a body that is not understood, is named
-    with the reason, and makes the exit code 1.
+    Formats: VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and the
+    Datadog test agent. The format of a file is detected by its content. Requests are redacted and
+    keyed as in record mode. Existing cassettes are never changed, and an exchange that was imported
+    before is skipped.
 
-    Fixtures of aimock script answers, and hold no request: each file becomes a file of scenarios,
-    for simulate, and what these say otherwise is told. A file that is there is never changed.
+    Each file of aimock fixtures becomes a scenario file for simulate. An existing file is never
+    changed.
+
+    The exit code is 1 if a file, an exchange or a fixture cannot be imported. The output names
+    each of them with the reason, and lists what could not be preserved, such as times.
 
     \b
     Examples:
@@ -152,7 +153,7 @@ def import_(
     """
     files = find_files(paths)
     if session_per_file and fields["session"] != DEFAULT_SESSION:
-        raise UsageError("--session-per-file and --session NAME: give one of them")
+        raise UsageError("set either --session-per-file or --session NAME")
     library = Library(cassettes, is_shared=fields["shared_library"])
     library.refresh()
     names = assign_session_names(files)
@@ -199,7 +200,7 @@ def _file_document(report: FileReport) -> _FileDocument:
         "result": report.status,
         "session": report.session or None,
         "imported": len(exchanges) + report.count_results(ConvertedFixture),
-        "there_before": report.count_results(AlreadyImportedItem),
+        "already_imported": report.count_results(AlreadyImportedItem),
         "refused": [
             {unit: result.number, "why": result.reason}
             for result in report.results
@@ -239,7 +240,7 @@ def _sum_document(
 def _count_results(documents: Sequence[_FileDocument]) -> dict[str, int]:
     return {
         "imported": sum(document["imported"] for document in documents),
-        "there before": sum(document["there_before"] for document in documents),
+        "already_imported": sum(document["already_imported"] for document in documents),
         "refused": sum(len(document["refused"]) for document in documents),
     }
 
@@ -262,7 +263,7 @@ def _print_report(
                 document["format"] or "-",
                 StyledText(status, _STATUS_STYLES[status]),
                 str(document["imported"]),
-                str(document["there_before"]),
+                str(document["already_imported"]),
                 str(len(refused)),
                 ", ".join(document["lost"]),
             )
@@ -274,13 +275,13 @@ def _print_report(
     if documents:
         print_table(_COLUMNS, cells)
     else:
-        print_note("there is no file to import")
+        print_note("no files to import")
     print_lines(StyledText(refusal, "bad") for refusal in refusals[:_MAX_SHOWN_REFUSALS])
     if len(refusals) > _MAX_SHOWN_REFUSALS:
-        print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals: see --json")
+        print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals; use --json to list all")
     for unit, unit_losses in losses.items():
         for loss, count in unit_losses.most_common():
-            print_note(f"{loss.name}, of {count_with_noun(count, unit)}: {loss.effect}")
+            print_note(f"{loss.name} ({count_with_noun(count, unit)}): {loss.effect}")
     for unit in _UNITS:
         if of_unit := [document for document in documents if _unit_of(document) == unit]:
             print_note(_summary_line(library, unit, of_unit, is_dry_run=is_dry_run))
@@ -292,18 +293,22 @@ def _summary_line(
     counts = _count_results(documents)
     files = Counter(document["result"] for document in documents)
     places: set[Path] = {library.root}
-    made = "imported into"
+    verb, done, preposition = "import", "imported", "into"
     if unit == "fixture":
         places = {document["scenarios"] for document in documents if document["scenarios"]}
-        made = "made scenarios in"
+        verb, done, preposition = "convert", "converted", "to scenarios in"
     where = (
         path_as_unicode_text(*places) if len(places) == 1 else count_with_noun(len(places), "file")
     )
     file_count = count_with_noun(len(documents), "file")
-    label = f"{count_with_noun(counts['imported'], unit)} of {file_count}"
-    parts = [f"{label} {'would be ' if is_dry_run else ''}{made} {where}"]
-    if present := counts["there before"]:
-        parts.append(f"{present} there before")
+    label = f"{count_with_noun(counts['imported'], unit)} from {file_count}"
+    parts = [
+        f"would {verb} {label} {preposition} {where}"
+        if is_dry_run
+        else f"{label} {done} {preposition} {where}"
+    ]
+    if present := counts["already_imported"]:
+        parts.append(f"{present} already imported")
     if refused := counts["refused"]:
         parts.append(f"{count_with_noun(refused, unit)} refused")
     parts += [

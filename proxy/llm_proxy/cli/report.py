@@ -26,11 +26,11 @@ _DOCUMENT_VERSION: Final = 1
 @SOURCE_ARGUMENT
 @json_option
 def report(source: str | None, *, as_json: bool) -> None:
-    r"""Tell a run in figures: what answered, with which status, how long it took, which faults.
+    r"""Show statistics of a run: sources, statuses, times, faults and misses.
 
-    The lateness is how far writes were behind the times that the pace had for them. SOURCE is a
-    file that --journal wrote, or the URL of a running proxy; without it the proxy of
-    LLM_PROXY_URL is asked, else the one on port 4777.
+    Lateness is how far writes were behind the times that the pace planned. SOURCE is a file that
+    --journal wrote, or the URL of a running proxy. Its default is the URL in LLM_PROXY_URL, or
+    else the proxy on port 4777.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def run_figures(run: JournalDocument) -> dict[str, Any]:
         "paces": _count_by_frequency(entry.pace for entry in entries if entry.pace),
         "lateness": _lateness(entries),
         "faults": _fault_figures(entries),
-        "never": [fault.rule for fault in run.faults if not fault.struck],
+        "never_injected": [fault.rule for fault in run.faults if not fault.struck],
         "nearest": sum(entry.likeness is not None for entry in entries),
         "misses": group_misses(run.misses),
     }
@@ -126,7 +126,7 @@ def _fault_figures(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
     return [
         {
             "rule": rule,
-            "faults": injected[rule],
+            "injected": injected[rule],
             "skipped": len(reasons_by_rule[rule]),
             "why": list(dict.fromkeys(reasons_by_rule[rule])),
         }
@@ -137,42 +137,42 @@ def _fault_figures(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
 def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The labels and texts of a report's lines."""
     requests, kept = figures["requests"], figures["kept"]
-    rest = "" if kept == requests else f", of which the latest {kept:,} are told here"
+    rest = "" if kept == requests else f"; the figures below cover the latest {kept:,}"
     yield "requests", f"{requests:,}{rest}"
     if not kept:
         return
     yield "sessions", f"{figures['sessions']:,}"
-    yield "answers", _counts_text(figures["origins"])
+    yield "sources", _counts_text(figures["origins"])
     yield "statuses", _counts_text(figures["statuses"])
     yield "endings", _counts_text(figures["endings"])
     if retries := figures["retries"]:
-        yield "retries", f"{retries:,} by the count of their SDKs"
+        yield "retries", f"{retries:,} (counted by the SDKs)"
     if times := figures["times"]:
         median, p95, worst = map(_format_ms, times.values())
-        yield "times", f"median {median}, 95 % within {p95}, worst {worst}"
+        yield "times", f"median {median}, p95 {p95}, worst {worst}"
     if figures["paces"]:
         yield "paces", _counts_text(figures["paces"])
     if lateness := figures["lateness"]:
         over = count_with_noun(lateness["requests"], "request")
         if lateness["writes"] is not None:
-            over = f"{count_with_noun(lateness['writes'], 'write')} of {over}"
+            over = f"{count_with_noun(lateness['writes'], 'write')} in {over}"
         mean, worst = _format_ms(lateness["mean"]), _format_ms(lateness["worst"])
         yield "lateness", f"mean {mean}, worst {worst}, over {over}"
     if figures["nearest"]:
-        answers = count_with_noun(figures["nearest"], "answer")
-        yield "nearest", f"{answers} of a cassette that is only alike"
+        responses = count_with_noun(figures["nearest"], "response")
+        yield "nearest", f"{responses} of a cassette that matches only approximately"
     for text in miss_log_lines(figures["misses"]):
         yield ("", text) if text.startswith(" ") else ("miss", text.removeprefix("missed: "))
     for fault in figures["faults"]:
-        count, skipped = fault["faults"], fault["skipped"]
-        injected = f"struck {format_repeat_count(count)}" if count else "never struck"
+        count, skipped = fault["injected"], fault["skipped"]
+        injected = f"injected {format_repeat_count(count)}" if count else "never injected"
         if skipped:
-            injected += f", could not {format_repeat_count(skipped)}: {'; '.join(fault['why'])}"
+            injected += f", skipped {format_repeat_count(skipped)}: {'; '.join(fault['why'])}"
         yield "fault", f"{fault['rule']}: {injected}"
     names = {fault["rule"] for fault in figures["faults"]}
-    for rule in figures["never"]:
+    for rule in figures["never_injected"]:
         if rule not in names:
-            yield "fault", f"{rule}: never struck"
+            yield "fault", f"{rule}: never injected"
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:

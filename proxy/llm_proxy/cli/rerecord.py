@@ -46,21 +46,21 @@ if TYPE_CHECKING:
 @filter_options
 @match_rules_option
 @upstream_options
-@click.option("--all", "all_of_them", is_flag=True, help="Every cassette of the library.")
+@click.option("--all", "all_of_them", is_flag=True, help="Re-record every cassette of the library.")
 @click.option("--jobs", type=IntRangeType(1, 64), default=1, show_default=True, metavar="N",
-              help="Requests that are asked at once.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Tell what would be asked, and ask nothing.")
+              help="Number of concurrent requests.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="List the cassettes; send no request.")
 @json_option
 def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **values: Any) -> None:
-    r"""Ask recorded requests again, and replace their cassettes by the new answers.
+    r"""Send recorded requests again, and replace their cassettes with the new responses.
 
-    CASSETTEs are files, or the beginning of names in the library, or of keys; filters choose
-    among them, or among all. The takes of one request and session go together, and are asked in
-    their order. What is old stays until every new take of it is complete; an error does not take
-    the place of an answer. Keys come from the environment (OPENAI_API_KEY, ...), as with record.
+    A CASSETTE is a file, or the beginning of a file name or key in the library; filters narrow
+    the selection. All takes of a request and session are replaced together, or not at all: if one
+    new response is incomplete or a new error, the old takes stay. API keys come from the
+    environment (OPENAI_API_KEY, ...).
 
-    Requests are sent as they were stored: the later ones of a conversation hold the texts and ids
-    that were answered then. One of which a secret was taken out cannot be asked again.
+    Requests are sent as stored: later requests of a conversation contain the recorded responses.
+    A request with a redacted secret cannot be sent again. The exit code is 1 if a request failed.
 
     \b
     Examples:
@@ -68,21 +68,19 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
       llm-proxy rerecord --older-than 90d --dry-run
       llm-proxy rerecord --model gpt-4o --jobs 4
       llm-proxy rerecord --all --upstream openai=http://127.0.0.1:8000
-
-    The exit code is 1 where a request failed, and its cassettes were kept.
     """
     filters = CassetteFilters(**{name: values.pop(name) for name in CassetteFilters.__slots__})
     if not names and not all_of_them and filters == CassetteFilters():
-        raise UsageError("rerecord needs to know which: name cassettes, filter, or give --all")
+        raise UsageError("name the cassettes to re-record, set a filter, or set --all")
     library = Library(cassettes, is_shared=values["shared_library"])
     groups = list(_select_groups(library, names, filters, values["normalise"]))
     if values["dry_run"]:
         files = [[name_in_library(library, path) for path in group.paths] for group in groups]
         if values["as_json"]:
-            print_json({"library": library.root, "would_ask": files})
+            print_json({"library": library.root, "would_rerecord": files})
             return
         print_lines(name for group_files in files for name in group_files)
-        print_note(f"would be asked again: {count_with_noun(sum(map(len, files)), 'take')}")
+        print_note(f"would re-record {count_with_noun(sum(map(len, files)), 'take')}")
         return
     results = _run_rerecording(build_reissue_settings(values), library, groups, values["jobs"])
     failed = [result for result in results if result.failure]
@@ -94,7 +92,7 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
         )
         takes = sum(len(result.new_paths) for result in results)
         rest = f"; {count_with_noun(len(failed), 'request')} failed" if failed else ""
-        print_note(f"recorded again: {count_with_noun(takes, 'take')}{rest}")
+        print_note(f"{count_with_noun(takes, 'take')} re-recorded{rest}")
     raise click.exceptions.Exit(1 if failed else 0)
 
 
@@ -132,7 +130,7 @@ def _select_groups(
     """The groups to send again, by session and in the order of their recording."""
     rows, errors = read_rows(library)
     for error in errors:
-        print_note(f"left out: {error}")
+        print_note(f"skipped {error}")
     chosen_paths = {row.path for row in rows if filters.matches(row)}
     if names:
         chosen_paths &= {path for name in names for path in _paths_by_name(library, rows, name)}
@@ -167,7 +165,9 @@ def _paths_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> 
     path = find_cassette_path(library, name)
     found = [row.path for row in rows if row.path.resolve() == path.resolve()]
     if not found:
-        raise UsageError(f"{path} is not in {library.root}: give --cassettes the library's folder")
+        raise UsageError(
+            f"{path} is not in {library.root}; set --cassettes to the folder of its library"
+        )
     return found
 
 

@@ -14,9 +14,8 @@ def _serialize_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
     if exported_exchange.cassette.codec_name != "sse":
         file = printable_excerpt(exported_exchange.cassette.file, 500)
         raise NotRepresentable(
-            f"{file} is no stream of events but {exported_exchange.cassette.codec_name}: llm-proxy "
-            f"show {file} --body "
-            "gives its bytes, and --as tells it in a dialect that has such streams"
+            f"the response of {file} is not an SSE stream; print its bytes with "
+            f"llm-proxy show {file} --body, or convert it with --as"
         )
     return exported_exchange.cassette.response_body
 

@@ -79,21 +79,21 @@ _PATH_OF_EQUAL_TEXT: Final[Mapping[str, str]] = {
 _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     "sequenceIndex": ImportLoss(
         "sequence",
-        "sequenceIndex counts requests, and a turn the answers in a conversation: whoever asks the "
-        "same in a new conversation gets the first answer again",
+        "sequenceIndex counts requests, but a scenario counts the turns of a conversation; a new "
+        "conversation starts again with the first response",
     ),
     "turnIndex": ImportLoss(
         "nearest turn",
-        "its turnIndex becomes that turn alone: aimock answers other turns with the nearest, too",
+        "turnIndex matches only that turn; aimock also uses the nearest fixture for other turns",
     ),
     "model": ImportLoss(
         "dated models",
-        "its model is that name alone: aimock takes it with a date behind it, too; write a pattern "
-        "such as gpt-5-20* for those",
+        "model matches only that name; aimock also accepts a date after the name, for which a "
+        "pattern such as gpt-5-20* is needed",
     ),
     "context": ImportLoss(
         "context",
-        "its context becomes the session: send x-llm-proxy-session in place of X-AIMock-Context",
+        "context becomes the session; send x-llm-proxy-session instead of X-AIMock-Context",
     ),
 }
 
@@ -106,12 +106,12 @@ _DEFAULT_ERROR_STATUS: Final = 500
 _ERROR_STATUSES: Final = range(400, 600)
 _UNSUPPORTED_CONTENT: Final[Mapping[str, str]] = {
     "embedding": "an embedding",
-    "image": "a picture",
-    "images": "pictures",
-    "audio": "sound",
-    "transcription": "a transcript",
-    "video": "a film",
-    "json": "JSON of its own",
+    "image": "an image",
+    "images": "images",
+    "audio": "audio",
+    "transcription": "a transcription",
+    "video": "a video",
+    "json": "raw JSON",
     "live": "a live session",
 }
 """Response fields that no scenario can represent, with their description."""
@@ -134,22 +134,20 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
 """The meaning of a usage field, or of the details in it, by name."""
-_COSTS: Final = ImportLoss("costs", "of its usage tokens are told, and nothing else")
+_COSTS: Final = ImportLoss("costs", "of usage, only the token counts are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
-    "envelope", "ids, models, roles and fingerprints of answers are made by each dialect"
+    "envelope", "each dialect generates the ids, models, roles and fingerprints of responses"
 )
 _WEB_SEARCHES: Final = ImportLoss(
-    "searches", "its webSearches are left out: a scenario has no word for them"
+    "searches", "webSearches is not imported; scenarios do not support it"
 )
-_UNKNOWN_FIELDS: Final = ImportLoss(
-    "fields", "it has fields that are unknown here: they are left out"
-)
+_UNKNOWN_FIELDS: Final = ImportLoss("fields", "unknown fields are not imported")
 _RESPONSE_LOSSES: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, _UNKNOWN_FIELDS)
 """In the order in which they are listed."""
 _ENDLESS_ERROR: Final = ImportLoss(
-    "error without end",
-    "its error comes a million times, in the words of the dialect that is asked, and an empty "
-    "answer after that",
+    "permanent error",
+    "the error is returned a million times, in the format of the request's dialect; after that "
+    "comes an empty response",
 )
 _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
     **dict.fromkeys(
@@ -172,12 +170,12 @@ _FAULT_BY_CHAOS_FIELD: Final = {
     "disconnectRate": ("close,probability", ""),
 }
 """The beginning of the fault's rule, and the unit of its number."""
-_RECORDED_GAPS: Final = ImportLoss("gaps", "its recorded gaps become their mean")
+_RECORDED_GAPS: Final = ImportLoss("gaps", "recorded gaps are replaced by their mean")
 _NONSTREAM_TIMES: Final = ImportLoss(
-    "times of streams", "its times hold for answers that do not stream, too"
+    "stream times", "the times also apply to responses that are not streamed"
 )
 _CHUNK_COUNTS: Final = ImportLoss(
-    "chunks", "its chunks are counted as the events of a stream here, which each dialect has others"
+    "chunks", "chunks are counted as events of the stream, whose number depends on the dialect"
 )
 
 
@@ -216,7 +214,7 @@ def convert_fixtures(fixtures: Sequence[Any], id_prefix: str, source_name: str) 
     Raises `UnreadableFile` where they exceed the limits of a scenario file.
     """
     if len(fixtures) > MAX_FIXTURES:
-        raise UnreadableFile(f"it holds more than {MAX_FIXTURES:,} fixtures: split it")
+        raise UnreadableFile(f"the file has more than {MAX_FIXTURES:,} fixtures; split it")
     source_name = printable_excerpt(source_name, _MAX_QUOTE_CHARS)
     results: list[ConvertedFixture | RefusedItem] = []
     texts: list[str] = []
@@ -232,14 +230,16 @@ def convert_fixtures(fixtures: Sequence[Any], id_prefix: str, source_name: str) 
         return FixtureScenarios("", tuple(results))
     text = "".join((*_header_comment_lines(source_name, results), "scenarios:\n", *texts))
     if len(text.encode()) > MAX_FILE_BYTES:
-        raise UnreadableFile(f"its scenarios have more than {MAX_FILE_BYTES >> 20} MiB: split it")
+        raise UnreadableFile(
+            f"the scenarios are larger than {MAX_FILE_BYTES >> 20} MiB; split the file"
+        )
     return FixtureScenarios(text, tuple(results))
 
 
 def _header_comment_lines(
     source_name: str, results: Sequence[ConvertedFixture | RefusedItem]
 ) -> Iterator[str]:
-    yield f"# Made by llm-proxy import of {source_name}, fixtures of aimock; edit it as you like.\n"
+    yield f"# Generated by llm-proxy import from {source_name} (aimock). You can edit this file.\n"
     by_loss: dict[ImportLoss, list[int]] = {}
     for result in results:
         for loss in result.losses if isinstance(result, ConvertedFixture) else ():
@@ -250,7 +250,7 @@ def _header_comment_lines(
         yield f"# Fixture {listed}: {loss.effect}.\n"
     for result in results:
         if isinstance(result, RefusedItem):
-            yield f"# Fixture {result.number} is left out: {result.reason}.\n"
+            yield f"# Fixture {result.number} was not imported: {result.reason}.\n"
 
 
 def _convert_fixture(
@@ -258,16 +258,14 @@ def _convert_fixture(
 ) -> tuple[Fields, tuple[ImportLoss, ...]]:
     """The scenario of a fixture, and the losses.  Raises `NotImportable`."""
     if not isinstance(fixture, dict) or not isinstance(fixture.get("match"), dict):
-        raise NotImportable("it has no match")
+        raise NotImportable("the fixture has no match")
     if _nesting_depth(fixture) > _MAX_DEPTH:
-        raise NotImportable(f"its values stand within each other more than {_MAX_DEPTH} deep")
+        raise NotImportable(f"the values are nested more than {_MAX_DEPTH} deep")
     match_fields, match_losses = _convert_match(fixture["match"])
     step, step_losses = _convert_response(fixture.get("response"))
     timing, timing_losses = ({}, []) if "failure_status" in step else _convert_timing(fixture)
     if _nesting_depth(step) > _MAX_DEPTH:
-        raise NotImportable(
-            f"the arguments of a call stand within each other more than {_MAX_DEPTH} deep"
-        )
+        raise NotImportable(f"the arguments of a tool call are nested more than {_MAX_DEPTH} deep")
     losses = [*match_losses, *step_losses, *timing_losses]
     if any(
         name not in _KNOWN_FIELDS and not name.startswith(_COMMENT_PREFIXES) for name in fixture
@@ -292,12 +290,12 @@ def _scenario_yaml(scenario: Fields) -> str:
     Raises `NotImportable` for one that would not load.
     """
     if len(lenient_json.compact_json(scenario)) > MAX_SCENARIO_CHARS:
-        raise NotImportable(f"it has more than {MAX_SCENARIO_CHARS >> 20} MiB")
+        raise NotImportable(f"the fixture is larger than {MAX_SCENARIO_CHARS >> 20} MiB")
     yaml_text = yaml_block({"scenarios": [scenario]})
     loaded = parse_scenario_file("scenario.yaml", yaml_text.encode())
     problems = [*loaded.mistakes, *(warning for warning in loaded.warnings if warning.fails_lint)]
     if problems:
-        raise NotImportable(f"no scenario can hold it: {problems[0].message}")
+        raise NotImportable(f"the fixture cannot be a scenario: {problems[0].message}")
     return yaml_text.partition("\n")[2]
 
 
@@ -320,11 +318,9 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         if (index := present.pop(name, None)) is None:
             continue
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise NotImportable(f"its {name} is no number from 0 on")
+            raise NotImportable(f"{name} must be an integer of at least 0")
         if turn:
-            raise NotImportable(
-                "it has both turnIndex and sequenceIndex, and a scenario counts turns alone"
-            )
+            raise NotImportable("a scenario cannot match both turnIndex and sequenceIndex")
         follows_tool_result = name == "sequenceIndex" and (
             fields.get("hasToolResult") or "toolCallId" in fields or "toolResultContains" in fields
         )
@@ -336,7 +332,7 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         field_match = _convert_match_field(name, value)
         conditions |= lenient_json.object_fields(field_match.pop("json", None))
         if any(match_fields.get(key, item) != item for key, item in field_match.items()):
-            raise NotImportable("it asks for results of tools, and for none: nothing could be both")
+            raise NotImportable("the match requires tool results and also requires none")
         match_fields |= field_match
         if name in _MATCH_LOSSES:
             losses.append(_MATCH_LOSSES[name])
@@ -361,20 +357,19 @@ def _convert_match_field(name: str, value: Json) -> Fields:
         case "model" | "context":
             text = _require_text(name, value)
             if not text:
-                raise NotImportable(f"its {name} is empty, which no request has")
+                raise NotImportable(f"{name} is empty, so no request can match")
             return {"model" if name == "model" else "session": _GLOB_CHARS.sub(r"[\1]", text)}
         case "endpoint" if value == "chat":
             return {}
         case "endpoint" | "inputText":
-            label = "embeddings"
-            if name == "endpoint":
-                label = "an endpoint that is no text"
-                if isinstance(value, str):
-                    label = printable_excerpt(value, _MAX_QUOTE_CHARS)
-            raise NotImportable(f"it is for {label}: a scenario answers in conversations alone")
+            endpoint = _require_text(name, value) if name == "endpoint" else "embeddings"
+            raise NotImportable(
+                f"unsupported endpoint '{printable_excerpt(endpoint, _MAX_QUOTE_CHARS)}'; "
+                "scenarios respond only to chat requests"
+            )
         case "hasToolResult":
             if not isinstance(value, bool):
-                raise NotImportable("its hasToolResult is neither true nor false")
+                raise NotImportable("hasToolResult must be true or false")
             return {"tool_results": value}
         case "toolResultContains":
             pattern = literal_pattern(_require_text(name, value))
@@ -386,25 +381,26 @@ def _convert_match_field(name: str, value: Json) -> Fields:
             return {**needs_result, "json": condition}
         case _:
             shown_name = printable_excerpt(name, _MAX_QUOTE_CHARS)
-            raise NotImportable(f"its match has {shown_name}, which no scenario can ask for")
+            raise NotImportable(f"unsupported match condition '{shown_name}'")
 
 
 def _require_text(name: str, value: Json) -> str:
     if not isinstance(value, str):
-        raise NotImportable(f"its {name} is no text")
+        raise NotImportable(f"{name} must be text")
     return value
 
 
 def _convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
     """A scenario step without `turn`, and the losses.  Raises `NotImportable`."""
     if not isinstance(response, dict):
-        raise NotImportable("it has no response")
+        raise NotImportable("the fixture has no response")
     if isinstance(error := response.get("error"), dict):
         return _failure_step(response, error), [_ENDLESS_ERROR]
     for name, description in _UNSUPPORTED_CONTENT.items():
         if name in response:
             raise NotImportable(
-                f"it answers with {description}, and a scenario with what a model says or calls"
+                f"the response contains {description}; "
+                "scenarios support only text, reasoning and tool calls"
             )
     fields = _content_fields(response)
     reasoning: list[Json] = [
@@ -443,7 +439,7 @@ def _failure_step(response: Fields, error: Fields) -> Fields:
     value = response.get("status")
     status = _DEFAULT_ERROR_STATUS if value is None else lenient_json.first_integer(value)
     if status is None or status not in _ERROR_STATUSES:
-        raise NotImportable("its status is none of an error: from 400 to 599")
+        raise NotImportable("the status of an error must be from 400 to 599")
     fields: Fields = {item: error[item] for item in _ERROR_FIELDS if error.get(item) is not None}
     step: Fields = {
         "failures_before_success": _ENDLESS_FAILURE_COUNT,
@@ -472,7 +468,7 @@ def _content_fields(response: Fields) -> Fields:
         leading_text: Fields = {"assistant_text": text} if text else {}
         return {"kind": "tool-call", **leading_text, "tool_calls": [*map(_tool_call, calls)]}
     if text is None:
-        raise NotImportable("its response has none of content, toolCalls, blocks and error")
+        raise NotImportable("the response has none of content, toolCalls, blocks and error")
     return {"kind": "text", "assistant_text": text}
 
 
@@ -483,14 +479,14 @@ def _content_part(block: Json) -> Fields:
         case {"type": "toolCall"}:
             return {"part": "tool-call", **_tool_call(block)}
         case _:
-            raise NotImportable("one of its blocks is neither a text nor a toolCall")
+            raise NotImportable("a block is neither a text nor a toolCall")
 
 
 def _tool_call(call: Json) -> Fields:
     fields = lenient_json.object_fields(call)
     name = lenient_json.str_or_empty(fields.get("name"))
     if not name:
-        raise NotImportable("one of its calls has no name")
+        raise NotImportable("a tool call has no name")
     arguments = fields.get("arguments")
     if isinstance(arguments, str):
         try:
@@ -499,7 +495,7 @@ def _tool_call(call: Json) -> Fields:
             arguments = None
     if not isinstance(arguments, dict):
         raise NotImportable(
-            f"the arguments of {printable_excerpt(name, _MAX_QUOTE_CHARS)} are no JSON object"
+            f"the arguments of {printable_excerpt(name, _MAX_QUOTE_CHARS)} are not a JSON object"
         )
     call_id = lenient_json.str_or_empty(fields.get("id"))
     return {"tool_name": name, "arguments": arguments, **({"call_id": call_id} if call_id else {})}

@@ -181,7 +181,8 @@ def convert_to_cassette(
         head = replace(head, framing="length", content_length=body_size)
     if head.framing == "none" and exchange.response_body:
         raise NotImportable(
-            f"its answer has a body, which no {head.status} to {routed.request.method} has"
+            f"the response has a body, but a {head.status} response to {routed.request.method} "
+            "cannot have one"
         )
     meta = _make_meta(routed, exchange, settings, source_tool)
     head_at_ms = min(exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
@@ -228,7 +229,7 @@ def _check_body_kept(label: str, head: ResponseHead, body: bytes) -> None:
     is_compressed = header_value(head.headers, _CONTENT_ENCODING) is not None
     if head.framing == "length" and head.content_length and not body and not is_compressed:
         raise NotImportable(
-            f"the body of its {label} was not kept: {head.content_length} bytes by its head"
+            f"the {label} body was not recorded: content-length is {head.content_length}"
         )
 
 

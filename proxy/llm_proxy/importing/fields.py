@@ -46,7 +46,7 @@ def require_object(value: Any, label: str) -> dict[str, Any]:
     if isinstance(value, UnsupportedYamlObject):
         raise NotImportable(value.reason)
     if not isinstance(value, dict):
-        raise NotImportable(f"it has no {label}")
+        raise NotImportable(f"{label} is missing or not an object")
     return value
 
 
@@ -60,7 +60,7 @@ def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label
         if value and not is_number and name not in known:
             shown_name = printable_excerpt(name, 80)
             raise NotImportable(
-                f"its {label} has a field {shown_name}, which is not known and may be of a body"
+                f"unknown field '{shown_name}' in {label}; it may hold part of the body"
             )
 
 
@@ -69,8 +69,8 @@ def require_message(exchange: dict[str, Any], name: str, known: Collection[str])
 
     Raises `NotImportable` if it is no object, or has an unknown field.
     """
-    message = require_object(exchange.get(name), name)
-    reject_unknown_fields(message, known, name)
+    message = require_object(exchange.get(name), f"the {name}")
+    reject_unknown_fields(message, known, f"the {name}")
     return message
 
 
@@ -93,9 +93,9 @@ def build_exchange(
     Without `recorded_at` the response's `date` counts.  Raises `NotImportable`.
     """
     if not isinstance(method, str) or _HTTP_TOKEN.fullmatch(method) is None:
-        raise NotImportable("its request has no method")
+        raise NotImportable("the request has no valid method")
     if method.upper() == "CONNECT":
-        raise NotImportable("it opens a tunnel, which is no exchange of its own")
+        raise NotImportable("CONNECT requests open a tunnel and cannot be imported")
     host, path, query = _split_url(url)
     if recorded_at is None:
         date = header_value(response.headers, "date")
@@ -124,14 +124,14 @@ def build_exchange(
 def _split_url(url: Any) -> tuple[str, str, str]:
     """Host in lower case, path and query."""
     if not isinstance(url, str) or not url.strip():
-        raise NotImportable("its request has no URL")
+        raise NotImportable("the request has no URL")
     text = url.strip()
     try:
         parts = urlsplit(text if "://" in text or text.startswith("/") else "//" + text)
         host = (parts.hostname or "").lower()
     except ValueError:
         shown_url = printable_excerpt(_SECRET_URL_PARTS.sub("", url), 100)
-        raise NotImportable(f"{shown_url} is no URL") from None
+        raise NotImportable(f"'{shown_url}' is not a valid URL") from None
     path, query = (
         _NON_URL_CHARS.sub(lambda match: quote(match[0], errors="replace"), part)
         for part in (parts.path, parts.query)
@@ -148,11 +148,11 @@ def parse_status(value: Any) -> int:
     try:
         number = int(code)
     except (TypeError, ValueError, OverflowError):
-        raise NotImportable("its response has no status") from None
+        raise NotImportable("the response has no valid status") from None
     if not _MIN_STATUS <= number <= _MAX_STATUS:
         raise NotImportable(
-            f"its status is {printable_excerpt(str(number), 20)}: no answer that is over with "
-            "its body"
+            f"status {printable_excerpt(str(number), 20)} is not a final status "
+            f"from {_MIN_STATUS} to {_MAX_STATUS}"
         )
     return number
 
@@ -226,9 +226,7 @@ def decode_stored_body(value: Any, encoding: Any) -> bytes:
         case "" | "utf-8" | "utf8":
             return body_to_bytes(value)
         case unknown:
-            raise NotImportable(
-                f"a body has the encoding {printable_excerpt(unknown, 80)}, which is not known"
-            )
+            raise NotImportable(f"unknown encoding of a body: '{printable_excerpt(unknown, 80)}'")
 
 
 def dump_json(parsed: Any) -> bytes:
@@ -236,7 +234,7 @@ def dump_json(parsed: Any) -> bytes:
     try:
         return orjson.dumps(parsed)
     except TypeError:
-        raise NotImportable("a body was kept parsed, and is no JSON") from None
+        raise NotImportable("a body that is stored parsed cannot be written as JSON") from None
 
 
 def is_utf8(data: bytes) -> bool:
@@ -254,7 +252,7 @@ def decode_base64_body(value: Any) -> bytes:
     try:
         return b64decode(b"".join(text.split()), validate=True)
     except ValueError:
-        raise NotImportable("a body is no base64, as it should be") from None
+        raise NotImportable("a body is not valid base64") from None
 
 
 def nonnegative_number(value: Any) -> float | None:
@@ -295,11 +293,11 @@ def parse_http_message(data: bytes, label: str) -> tuple[list[str], SourceMessag
     """
     head_end = _HEAD_END.search(data)
     if head_end is None:
-        raise NotImportable(f"its {label} has no end of its head")
+        raise NotImportable(f"the headers of the {label} are incomplete")
     start_line, *lines = _LINE_END.split(data[: head_end.start()].decode("latin-1"))
     start_words = start_line.split(" ", 2)
     if len(start_words) < 2:
-        raise NotImportable(f"its {label} begins with no line of HTTP")
+        raise NotImportable(f"the {label} does not begin with an HTTP start line")
     headers = parse_headers([list(line.partition(":")[::2]) for line in lines])
     body = data[head_end.end() :]
     if (header_value(headers, "transfer-encoding") or "").lower().endswith("chunked"):
@@ -314,14 +312,14 @@ def decode_chunked_body(data: bytes, label: str) -> bytes:
     while True:
         size = _CHUNK_SIZE_LINE.match(data, offset)
         if size is None:
-            raise NotImportable(f"its {label} is cut short: a chunk is missing")
+            raise NotImportable(f"the {label} is truncated: a chunk is missing")
         length = int(size[1], 16)
         if length == 0:
             if _TRAILERS.fullmatch(data, size.end()) is None:
-                raise NotImportable(f"behind the last chunk of its {label} stands something else")
+                raise NotImportable(f"unexpected data after the last chunk of the {label}")
             return b"".join(pieces)
         end = size.end() + length
         if data[end : end + 2] != b"\r\n":
-            raise NotImportable(f"its {label} is cut short within a chunk")
+            raise NotImportable(f"the {label} is truncated inside a chunk")
         pieces.append(data[size.end() : end])
         offset = end + 2

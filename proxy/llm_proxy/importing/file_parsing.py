@@ -85,7 +85,7 @@ def parse_file_content(data: bytes) -> ParsedFile:
     text = data.removeprefix(_BOM).lstrip()
     if text.startswith(_JSON_STARTS):
         if text.count(b",") > MAX_VALUES:
-            raise UnreadableFile(f"it holds more than {MAX_VALUES:,} values: split it")
+            raise UnreadableFile(f"the file has more than {MAX_VALUES:,} values; split it")
         return _parse_json(data, text)
     if _YAML_START.match(text) and may_be_yaml_recording(text):
         return ParsedFile(data, "yaml", parse_yaml(data))
@@ -95,7 +95,7 @@ def parse_file_content(data: bytes) -> ParsedFile:
 def gunzip(data: bytes) -> bytes:
     """The bytes decompressed if they are gzip.  Raises `UnreadableFile`."""
     if len(data) > MAX_FILE_BYTES:
-        raise UnreadableFile(f"it is larger than {MAX_FILE_BYTES} bytes")
+        raise UnreadableFile(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
     if not data.startswith(_GZIP_MAGIC):
         return data
     members: list[bytes] = []
@@ -105,9 +105,9 @@ def gunzip(data: bytes) -> bytes:
         members.append(plain)
         remaining_bytes -= len(plain)
         if len(members) > _MAX_GZIP_MEMBERS:
-            raise UnreadableFile(f"it is more than {_MAX_GZIP_MEMBERS} gzip files in one")
+            raise UnreadableFile(f"the file has more than {_MAX_GZIP_MEMBERS} gzip members")
     if data.strip(b"\0"):
-        raise UnreadableFile("behind its gzip stands something else")
+        raise UnreadableFile("unexpected data after the gzip data")
     return b"".join(members)
 
 
@@ -117,11 +117,11 @@ def _gunzip_member(data: bytes, max_bytes: int) -> tuple[bytes, bytes]:
     try:
         plain = decompressor.decompress(data, max_bytes + 1)
     except zlib.error as error:
-        raise UnreadableFile(f"its gzip is broken: {error}") from None
+        raise UnreadableFile(f"invalid gzip data: {error}") from None
     if len(plain) > max_bytes:
-        raise UnreadableFile(f"it unpacks to more than {MAX_FILE_BYTES} bytes")
+        raise UnreadableFile(f"the file decompresses to more than {MAX_FILE_BYTES:,} bytes")
     if not decompressor.eof:
-        raise UnreadableFile("its gzip is cut short")
+        raise UnreadableFile("the gzip data is truncated")
     return plain, decompressor.unused_data
 
 
@@ -141,7 +141,7 @@ def _parse_json(data: bytes, text: bytes) -> ParsedFile:
             return ParsedFile(data, "jsonl", lines)
         if may_be_yaml_recording(text):
             return ParsedFile(data, "yaml", parse_yaml(data))
-        raise UnreadableFile(f"it is no valid JSON: {error}") from None
+        raise UnreadableFile(f"invalid JSON: {error}") from None
 
 
 def _parse_json_lines(text: bytes) -> list[Any] | None:
@@ -157,7 +157,7 @@ def _parse_json_lines(text: bytes) -> list[Any] | None:
             except ValueError as error:
                 if number == 1:
                     return None
-                raise UnreadableFile(f"line {number}: it is no valid JSON: {error}") from None
+                raise UnreadableFile(f"line {number}: invalid JSON: {error}") from None
     return documents
 
 
@@ -170,7 +170,9 @@ def parse_yaml(data: bytes) -> Any:
         for event in events:
             if isinstance(event, DocumentStartEvent):
                 if documents:
-                    _raise_unreadable(event, "a second document begins, and only one is read")
+                    _raise_unreadable(
+                        event, "a file with more than one YAML document is not supported"
+                    )
                 documents.append(composer.compose(events))
     except UnreadableDocument as error:
         raise UnreadableFile(f"line {error.mark.line}: {error.message}") from None
@@ -179,8 +181,8 @@ def parse_yaml(data: bytes) -> Any:
         line = 1 if mark is None else mark.line + 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None)
         raise UnreadableFile(
-            f"line {line}: it is no valid YAML: "
-            f"{printable_excerpt(str(problem or 'it breaks off'), 200)}"
+            f"line {line}: invalid YAML: "
+            f"{printable_excerpt(str(problem or 'unexpected end of the file'), 200)}"
         ) from None
     return documents[0] if documents else None
 
@@ -189,13 +191,15 @@ class _RecordingComposer(YamlComposer[Any]):
     """Makes JSON values and bytes; replaces an exchange that holds another object."""
 
     max_size = MAX_VALUE_BYTES
-    too_large_message = f"its values take more than {MAX_VALUE_BYTES} bytes, repetitions included"
+    too_large_message = (
+        f"the values, with repeated aliases, take more than {MAX_VALUE_BYTES >> 20} MiB"
+    )
 
     def size_of(self, event: NodeEvent) -> int:
         return _NODE_OVERHEAD_BYTES + len(getattr(event, "value", ""))
 
     def alias_error(self, name: str, *, is_recursive: bool) -> str:
-        return f"*{printable_excerpt(name, 80)} repeats nothing that ends before it"
+        return f"alias *{printable_excerpt(name, 80)} does not refer to an earlier value"
 
     def make_scalar(self, event: ScalarEvent) -> Any:
         tag, text = event.tag, event.value
@@ -203,7 +207,7 @@ class _RecordingComposer(YamlComposer[Any]):
             try:
                 return b64decode("".join(text.split()), validate=True)
             except ValueError:
-                _raise_unreadable(event, "this is no base64")
+                _raise_unreadable(event, "invalid base64")
         if tag is not None and tag not in _TEXT_TAGS:
             return self._unsupported_object(event, tag)
         if tag is not None or not event.implicit[0]:
@@ -221,7 +225,7 @@ class _RecordingComposer(YamlComposer[Any]):
             members[""] = (event, value)
             return None
         if isinstance(value, list | dict | bytes):
-            _raise_unreadable(event, "a name must be text, and this is none")
+            _raise_unreadable(event, "the name of a field must be text")
         return str(value)
 
     def make_collection(
@@ -254,7 +258,7 @@ class _RecordingComposer(YamlComposer[Any]):
         name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
         reason = (
             f"line {start_mark(event).line}: "
-            f"the tag {name} stands for an object of a program, which is not made"
+            f"the tag {name} creates a program object, which is not supported"
         )
         if not any(isinstance(step, int) for step in self.path[:_EXCHANGE_LIST_DEPTH]):
             raise UnreadableFile(reason)

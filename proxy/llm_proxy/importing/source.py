@@ -20,33 +20,36 @@ class ImportLoss:
 
 
 NO_TIMES: Final = ImportLoss(
-    "times", "it keeps no times and no reads: one read a message, all at once"
+    "times", "the source has no times; each message becomes one read at 0 ms"
 )
 NO_READ_TIMES: Final = ImportLoss(
-    "times of pieces",
-    "of its times it keeps those of the head or the end: one read a message, evenly between them",
+    "read times",
+    "the source has only the times of the head or the end; each message becomes one read, at equal "
+    "intervals",
 )
 NO_EVENT_BYTES: Final = ImportLoss(
-    "bytes of events", "it keeps events, not bytes: they are written anew, without comments"
+    "event bytes", "the source has parsed events; they are serialised again, without comments"
 )
 PARSED_BODY: Final = ImportLoss(
-    "bytes of JSON", "it keeps bodies as parsed JSON: they are written anew"
+    "JSON bytes", "the source has parsed JSON bodies; they are serialised again"
 )
-FORM_PARAMETERS: Final = ImportLoss("bytes of forms", "it keeps a form's parameters: written anew")
+FORM_PARAMETERS: Final = ImportLoss(
+    "form bytes", "the source has the parameters of forms; they are encoded again"
+)
 LENGTH_MISMATCH: Final = ImportLoss(
-    "length", "a body has not the length that its head says: it was edited"
+    "length", "a body was edited and does not have its content-length; the length is corrected"
 )
 ALREADY_DECODED: Final = ImportLoss(
-    "coding", "a head says that its body is compressed, which it is not: the header is left out"
+    "content-encoding", "a body is stored decompressed; its content-encoding header is dropped"
 )
 UNDECODABLE_CODING: Final = ImportLoss(
-    "decoding", "a body is compressed in a way that cannot be undone here: it is stored so"
+    "compression", "the compression of a body is not supported; it stays compressed"
 )
 NO_DATE: Final = ImportLoss(
-    "date", "it does not say when it was recorded: the time of the import stands for that"
+    "date", "the source has no recording time; the time of the import is used"
 )
 INCOMPLETE: Final = ImportLoss(
-    "completeness", "an answer is not complete: it is replayed only with --allow-partial"
+    "completeness", "a response is incomplete; it is replayed only with --allow-partial"
 )
 
 

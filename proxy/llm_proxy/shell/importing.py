@@ -140,7 +140,7 @@ class Importer:
                 data = opened_file.read(MAX_FILE_BYTES + 1)
             file = parse_file_content(data)
         except OSError as error:
-            return FileReport(path, session, why=f"it cannot be read: {error.strerror}")
+            return FileReport(path, session, why=f"cannot read the file: {error.strerror}")
         except UnreadableFile as error:
             return FileReport(path, session, why=str(error))
         if aimock.is_fixture_file(file):
@@ -158,7 +158,7 @@ class Importer:
         except UnreadableFile as error:
             why = str(error)
         if not results and not why:
-            why = "it holds no exchange"
+            why = "the file has no exchanges"
         return FileReport(path, session, format_name, results=tuple(results), why=why)
 
     def _import_fixtures(self, path: Path, file: ParsedFile) -> FileReport:
@@ -181,7 +181,7 @@ class Importer:
                 with self.library.create_file(target) as scenario_file:
                     scenario_file.write(content)
         except OSError as error:
-            return replace(report, why=f"{target} cannot be written: {error.strerror}")
+            return replace(report, why=f"cannot write {target}: {error.strerror}")
         except UnreadableFile as error:
             return replace(report, why=str(error))
         results = tuple(
@@ -211,7 +211,7 @@ class Importer:
         try:
             return self._store_cassette(number, imported)
         except CassetteError as error:
-            return RefusedItem(number, f"no cassette can hold it: {error.reason}")
+            return RefusedItem(number, f"the exchange cannot be a cassette: {error.reason}")
 
     def _is_already_present(self, imported: ImportedCassette) -> bool:
         """Whether an earlier take has the same response; each earlier take counts once."""
@@ -250,11 +250,11 @@ def _has_same_content(target: Path, content: bytes) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise UnreadableFile(f"{target} cannot be read: {error.strerror}") from None
+        raise UnreadableFile(f"cannot read {target}: {error.strerror}") from None
     if existing != content:
         raise UnreadableFile(
-            f"{target} is there and says something else: move it away, or name another folder with "
-            "--scenarios"
+            f"{target} already exists with other content; move it, or set --scenarios to another "
+            "folder"
         )
     return True
 
@@ -271,8 +271,8 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
         elif path.is_file():
             unique_files[path] = None
         else:
-            reason = "is no regular file" if path.exists() else "is not there"
-            raise UsageError(f"{path} {reason}: name the files and folders to import")
+            problem = "not a regular file" if path.exists() else "no such file or folder"
+            raise UsageError(f"{problem}: {path}")
     return list(unique_files)
 
 
@@ -280,7 +280,7 @@ def _files_in_folder(folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {folder}: {error.strerror}") from None
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -329,7 +329,7 @@ def _decompress(coding: str, body: bytes) -> bytes | None:
         for piece in decoder.decode(body):
             decompressed += piece
             if len(decompressed) > MAX_BODY_BYTES:
-                raise NotImportable(f"a body unpacks to more than {MAX_BODY_BYTES} bytes")
+                raise NotImportable(f"a body decompresses to more than {MAX_BODY_BYTES >> 20} MiB")
         decoder.raise_if_truncated()
     except InvalidContentCoding as error:
         raise ValueError(str(error)) from None

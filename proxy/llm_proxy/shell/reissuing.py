@@ -37,7 +37,7 @@ from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 
-_FOLDER_PREFIX: Final = ".asked-again-"
+_FOLDER_PREFIX: Final = ".rerecorded-"
 """Name prefix of a folder of unchecked new responses; library scans skip it."""
 
 
@@ -68,9 +68,7 @@ def check_api_keys(settings: ReissueSettings, provider_names: set[str]) -> None:
     for name in sorted(provider_names - settings.api_keys.keys()):
         if providers.needs_api_key(name, settings.upstream_settings.base_urls):
             variables = " or ".join(providers.key_env_vars(name))
-            raise UsageError(
-                f"{name} is asked with a key: set {variables}, or give --upstream {name}=URL"
-            )
+            raise UsageError(f"no API key for {name}; set {variables}, or --upstream {name}=URL")
 
 
 @dataclass(slots=True)
@@ -127,7 +125,7 @@ class Reissuer:
             await recorder.close()
         loss_reasons += self.upstream.surplus_warnings
         if loss_reasons or not filed_cassettes:
-            raise SpoolError("; ".join(loss_reasons) or "no answer was kept")
+            raise SpoolError("; ".join(loss_reasons) or "no response was recorded")
         return filed_cassettes[0]
 
 
@@ -145,9 +143,9 @@ async def open_reissuer(
     try:
         temporary = tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent_folder)
     except OSError as error:
-        folder_name = parent_folder or "the folder of temporary files"
+        folder_name = parent_folder or "the temporary folder"
         raise UsageError(
-            f"{folder_name} cannot be written: {error.strerror}; nothing was asked"
+            f"cannot write {folder_name}: {error.strerror}; no request was sent"
         ) from None
     with temporary as folder:
         async with LiveUpstream(settings.upstream_settings) as upstream:
@@ -237,7 +235,7 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
     new_take = await reissuer.reissue(old_cassette.file, old_cassette.meta, old_cassette.request)
     if not new_take.outcome.is_complete:
         raise CassetteError(
-            old_cassette.file, None, f"the new answer is {new_take.outcome}; this one is kept"
+            old_cassette.file, None, f"the new response is {new_take.outcome}; the old one is kept"
         )
     status = new_take.cassette.response_head.status
     if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.response_head.status:
@@ -246,7 +244,9 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
         summary = f"an error, {status} {new_take.cassette.response_head.reason}".rstrip()
         if message:
             summary += f": {printable_excerpt(message, 200)}"
-        raise CassetteError(old_cassette.file, None, f"the new answer is {summary}; it is kept")
+        raise CassetteError(
+            old_cassette.file, None, f"the new response is {summary}; the old one is kept"
+        )
     return new_take
 
 
@@ -268,8 +268,8 @@ def replace_takes(
             for target in targets:
                 if target not in old_paths and target.exists():
                     raise SpoolError(
-                        f"{target} is there, and none of those that were asked again: another "
-                        "process may have recorded it; all are kept as they are"
+                        f"{target} already exists and was not re-recorded; "
+                        "another process may have recorded it; no cassette was changed"
                     )
             for (path, _), target in zip(new_takes, targets, strict=True):
                 library.make_folder(target.parent)
@@ -279,5 +279,5 @@ def replace_takes(
             for folder in {path.parent for path in (*targets, *old_paths)}:
                 sync_folder(folder)
     except OSError as error:
-        raise SpoolError(f"{library.root} cannot be written: {error.strerror}") from None
+        raise SpoolError(f"cannot write {library.root}: {error.strerror}") from None
     return targets

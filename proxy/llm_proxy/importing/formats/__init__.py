@@ -61,7 +61,7 @@ def parse_recording(file: ParsedFile) -> ForeignRecording:
         if candidate.matches_format(file):
             return ForeignRecording(candidate, _parse_exchanges(candidate, file))
     names = ", ".join([*(candidate.display_name for candidate in FORMATS[:-1]), aimock.TITLE])
-    raise UnreadableFile(f"it is no recording of a kind that is known: {names}")
+    raise UnreadableFile(f"unknown format; supported: {names}")
 
 
 def _parse_exchanges(
@@ -69,7 +69,7 @@ def _parse_exchanges(
 ) -> Iterator[NumberedExchange | RefusedItem]:
     for number, item in enumerate(foreign_format.list_items(file), 1):
         if number > MAX_EXCHANGES:
-            raise UnreadableFile(f"it holds more than {MAX_EXCHANGES:,} exchanges: split it")
+            raise UnreadableFile(f"the file has more than {MAX_EXCHANGES:,} exchanges; split it")
         try:
             yield NumberedExchange(number, foreign_format.parse_exchange(item))
         except NotImportable as error:

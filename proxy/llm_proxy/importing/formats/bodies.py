@@ -32,8 +32,7 @@ def parse_body(message: dict[str, Any], headers: Headers) -> SourceMessage:
     present_fields = [name for name in _BODY_FIELDS if message.get(name)]
     if len(present_fields) > 1:
         raise NotImportable(
-            f"it has two bodies, {present_fields[0]} and {present_fields[1]}: which is meant "
-            "is not known"
+            f"a message has two bodies, {present_fields[0]} and {present_fields[1]}"
         )
     if "parsed_body" in message and present_fields in ([], ["parsed_body"]):
         return _json_body(message["parsed_body"], headers)
@@ -67,7 +66,8 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> SourceM
     )
     if may_be_form and not fields.media_type(headers):
         raise NotImportable(
-            "the body of its request was kept as an object, and may be a form or JSON"
+            "the request body is stored as an object, which may be a form or JSON; "
+            "no content type decides"
         )
     return _json_body(body, headers)
 
@@ -77,7 +77,8 @@ def _json_body(parsed: Any, headers: Headers) -> SourceMessage:
     content_type = fields.media_type(headers)
     if content_type and not content_type.endswith("json") and not isinstance(parsed, str):
         raise NotImportable(
-            f"a body of {printable_excerpt(content_type, 80)} was kept as an object, and is no JSON"
+            "a body is stored as JSON, but its content type is "
+            f"{printable_excerpt(content_type, 80)}"
         )
     return serialize_parsed_body(parsed, headers)
 
@@ -104,19 +105,19 @@ def _require_complete_content(body: bytes, headers: Headers) -> bytes:
     else:
         is_whole = not body and not content_type
     if not is_whole:
-        raise NotImportable("its body was kept as text, without the bytes that are none")
+        raise NotImportable("a body may lack bytes: its tool stored only the UTF-8 text")
     return body
 
 
 def _parse_body_object(body: dict[str, Any]) -> Any:
     """The text or the bytes of a body object."""
-    fields.reject_unknown_fields(body, _BODY_OBJECT_FIELDS, "body")
+    fields.reject_unknown_fields(body, _BODY_OBJECT_FIELDS, "a body")
     if any(body.get(name) for name in _FILE_FIELDS):
-        raise NotImportable("a body is in a file of its own")
+        raise NotImportable("a body is stored in a separate file")
     if body.get("fields"):
-        raise NotImportable("a body was kept as the fields of a form")
+        raise NotImportable("a body is stored as form fields")
     if sum(body.get(name) is not None for name in _CONTENT_FIELDS) > 1:
-        raise NotImportable("it has two bodies: which is meant is not known")
+        raise NotImportable(f"a body has more than one of the fields {', '.join(_CONTENT_FIELDS)}")
     if body.get("base64_string") is not None:
         return fields.decode_base64_body(body["base64_string"])
     if body.get("raw_gzip") is not None:
@@ -128,7 +129,7 @@ def _parse_body_object(body: dict[str, Any]) -> Any:
         return text.encode(encoding)
     except (LookupError, ValueError):
         shown_encoding = printable_excerpt(encoding, 80)
-        raise NotImportable(f"a body cannot be written in its encoding, {shown_encoding}") from None
+        raise NotImportable(f"a body cannot be encoded as '{shown_encoding}'") from None
 
 
 def _decompress_vcr_r(data: bytes) -> bytes:
@@ -136,7 +137,7 @@ def _decompress_vcr_r(data: bytes) -> bytes:
     try:
         plain = decompressor.decompress(data, MAX_FILE_BYTES)
     except zlib.error:
-        raise NotImportable("a body is not packed, as it should be") from None
+        raise NotImportable("a body is not valid gzip data") from None
     if not decompressor.eof or decompressor.unused_data:
-        raise NotImportable("a body is packed, and has no end or no room here")
+        raise NotImportable("the gzip data of a body is truncated or too large")
     return plain

@@ -54,5 +54,5 @@ def _parse_message(message: dict[str, Any]) -> SourceMessage:
 
 
 DATADOG: Final = ForeignFormat(
-    "datadog", "Datadog's test agent", _matches_format, _list_items, _parse_exchange
+    "datadog", "Datadog test agent", _matches_format, _list_items, _parse_exchange
 )

@@ -55,12 +55,12 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    interaction = fields.require_object(item, "fields")
+    interaction = fields.require_object(item, "the exchange")
     request = fields.require_message(interaction, "request", _REQUEST_FIELDS)
     response = fields.require_message(interaction, "response", _RESPONSE_FIELDS)
     request_message, response_message = _parse_message(request), _parse_message(response)
     if not request_message.body and fields.nonnegative_number(request.get("content_length")):
-        raise NotImportable("the body of its request was not kept")
+        raise NotImportable("the request body was not recorded")
     if response.get("uncompressed") is True:
         headers = fields.without_coding_headers(response_message.headers)
         response_message = replace(response_message, headers=headers)

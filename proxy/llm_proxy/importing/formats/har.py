@@ -59,15 +59,19 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    entry = fields.require_object(item, "fields")
+    entry = fields.require_object(item, "the entry")
     request = _require_message(entry, "request", _REQUEST_FIELDS)
     response = _require_message(entry, "response", _RESPONSE_FIELDS)
     request_message = _parse_request(request)
     if response.get("status") == 0:
-        raise NotImportable(f"it has no answer: {response.get('_error') or 'the request failed'}")
+        raise NotImportable(
+            f"no response was recorded: {response.get('_error') or 'the request failed'}"
+        )
     response_body = _parse_response_body(response)
     if not response_body and any(entry.get(name) for name in _CHROME_MESSAGE_FIELDS):
-        raise NotImportable("the body of its response was kept as messages alone")
+        raise NotImportable(
+            "the response body is stored only as messages, which import does not read"
+        )
     head_at_ms, end_at_ms = _head_and_end_ms(entry)
     return fields.build_exchange(
         request.get("method"),
@@ -84,15 +88,15 @@ def _parse_exchange(item: Any) -> SourceExchange:
 
 def _require_message(entry: dict[str, Any], name: str, known: frozenset[str]) -> dict[str, Any]:
     """The request or the response of an entry; `_` begins the name of a tool's own field."""
-    message = fields.require_object(entry.get(name), name)
+    message = fields.require_object(entry.get(name), f"the {name}")
     standard_fields = {field: value for field, value in message.items() if field[:1] != "_"}
-    fields.reject_unknown_fields(standard_fields, known, name)
+    fields.reject_unknown_fields(standard_fields, known, f"the {name}")
     return message
 
 
 def _parse_request(request: dict[str, Any]) -> SourceMessage:
     headers = fields.parse_headers(request.get("headers"))
-    post_data = fields.require_object(request.get("postData") or {}, "object in its postData")
+    post_data = fields.require_object(request.get("postData") or {}, "postData")
     fields.reject_unknown_fields(post_data, _POST_DATA_FIELDS, "postData")
     text = post_data.get("text")
     if not text and post_data.get("params"):
@@ -111,18 +115,19 @@ def _encode_form_parameters(post_data: dict[str, Any]) -> bytes:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type != _FORM_MEDIA_TYPE or not isinstance(post_data["params"], list):
         raise NotImportable(
-            "of the body of its request parameters were kept, and it is no plain form"
+            "the request body is stored as parameters, and its content type is not "
+            f"{_FORM_MEDIA_TYPE}"
         )
     pairs: list[tuple[str, str]] = []
     for item in post_data["params"]:
-        parameter = fields.require_object(item, "parameter in a place of its form")
-        fields.reject_unknown_fields(parameter, ("name", "value", "comment"), "form")
+        parameter = fields.require_object(item, "a form parameter")
+        fields.reject_unknown_fields(parameter, ("name", "value", "comment"), "a form parameter")
         pairs.append((str(parameter.get("name") or ""), str(parameter.get("value") or "")))
     return urlencode(pairs, errors="surrogatepass").encode()
 
 
 def _parse_response_body(response: dict[str, Any]) -> bytes:
-    content = fields.require_object(response.get("content") or {}, "object in its content")
+    content = fields.require_object(response.get("content") or {}, "content")
     fields.reject_unknown_fields(content, _CONTENT_FIELDS, "content")
     size = fields.nonnegative_number(content.get("size"))
     if size is None:
@@ -139,10 +144,8 @@ def _require_complete_body(body: bytes, label: str, *sizes: float) -> bytes:
     if len(body) >= min(sizes):
         return body
     if not body:
-        raise NotImportable(f"the body of its {label} was not kept")
-    raise NotImportable(
-        f"the body of its {label} was not kept whole: {len(body)} bytes of {min(sizes):.0f}"
-    )
+        raise NotImportable(f"the {label} body was not recorded")
+    raise NotImportable(f"the {label} body is incomplete: {len(body)} of {min(sizes):.0f} bytes")
 
 
 def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
@@ -156,7 +159,7 @@ def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
         try:
             pieces = orjson.loads(text)
         except ValueError:
-            raise NotImportable("a body is no base64, as it should be") from None
+            raise NotImportable("a body is not valid base64") from None
         return b"".join(map(fields.decode_base64_body, pieces))
     plain = fields.decode_stored_body(text, encoding)
     if not isinstance(text, str) or encoding or len(plain) in sizes or len(text) not in sizes:

@@ -27,11 +27,11 @@ def _list_items(parsed_file: ParsedFile) -> Iterator[tuple[bytes, bytes]]:
     while offset < len(data):
         sizes = _SIZES_LINE.match(data, offset)
         if sizes is None:
-            raise UnreadableFile(f"byte {offset}: two sizes are missing")
+            raise UnreadableFile(f"byte {offset}: expected two sizes")
         request_end = sizes.end() + int(sizes[1])
         response_end = request_end + int(sizes[2])
         if response_end > len(data):
-            raise UnreadableFile(f"byte {offset}: it is cut short")
+            raise UnreadableFile(f"byte {offset}: the file is truncated")
         yield data[sizes.end() : request_end], data[request_end:response_end]
         offset = response_end
 

@@ -54,17 +54,15 @@ def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, i
     """The netstring at `offset`, which ends before `end`, and the offset after it."""
     size = _NETSTRING_SIZE.match(data, offset, end)
     if size is None:
-        raise UnreadableFile(f"byte {offset}: a size is missing")
+        raise UnreadableFile(f"byte {offset}: expected a size")
     payload_end = size.end() + int(size[1])
     if payload_end >= end:
-        raise UnreadableFile(f"byte {offset}: it is cut short")
+        raise UnreadableFile(f"byte {offset}: the file is truncated")
     type_tag = data[payload_end : payload_end + 1]
     if type_tag not in b"}]":
         return _parse_scalar(offset, type_tag, data[size.end() : payload_end]), payload_end + 1
     if depth == _MAX_DEPTH:
-        raise UnreadableFile(
-            f"byte {offset}: values stand within each other more than {_MAX_DEPTH} deep"
-        )
+        raise UnreadableFile(f"byte {offset}: values are nested more than {_MAX_DEPTH} deep")
     items: list[Any] = []
     members: dict[str, Any] = {}
     offset = size.end()
@@ -72,7 +70,7 @@ def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, i
         value, value_end = _parse_value(data, offset, payload_end, depth + 1)
         if type_tag == b"}":
             if not isinstance(value, str | bytes):
-                raise UnreadableFile(f"byte {offset}: a name must be text")
+                raise UnreadableFile(f"byte {offset}: the name of a field must be text")
             name = _decode_text(value)
             members[name], value_end = _parse_value(data, value_end, payload_end, depth + 1)
         else:
@@ -98,25 +96,27 @@ def _parse_scalar(offset: int, type_tag: bytes, payload: bytes) -> Any:
                 return None
             case _:  # unknown type: raised below
                 pass
-    raise UnreadableFile(f"byte {offset}: it holds no value of a kind that is known")
+    raise UnreadableFile(f"byte {offset}: unknown type of value")
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    flow = fields.require_object(item, "fields")
+    flow = fields.require_object(item, "the flow")
     flow_type = _decode_text(flow.get("type", "http"))
     if flow_type != "http":
-        raise NotImportable(f"it is a flow of {flow_type or 'an unknown kind'}, not of HTTP")
-    fields.require_object(flow.get("request"), "request")
+        raise NotImportable(f"unsupported flow type '{flow_type}'; only HTTP flows can be imported")
+    fields.require_object(flow.get("request"), "the request")
     error = flow.get("error")
     if not isinstance(flow.get("response"), dict):
-        reason = _decode_text(error.get("msg")) if isinstance(error, dict) else "none came"
-        raise NotImportable(f"it has no answer: {reason}")
+        reason = (
+            _decode_text(error.get("msg")) if isinstance(error, dict) else "the flow names no error"
+        )
+        raise NotImportable(f"no response was recorded: {reason}")
     if flow.get("websocket"):
-        raise NotImportable("it is a WebSocket, which no cassette holds")
+        raise NotImportable("WebSocket flows cannot be imported")
     request = fields.require_message(flow, "request", _MESSAGE_FIELDS)
     response = fields.require_message(flow, "response", _MESSAGE_FIELDS)
     if request.get("content") is None or response.get("content") is None:
-        raise NotImportable("a body was passed through without being kept")
+        raise NotImportable("mitmproxy streamed a body without storing it")
     host = _decode_text(request.get("host"))
     authority = f"[{host}]" if ":" in host else host
     sent_at_s = fields.nonnegative_number(

@@ -50,8 +50,8 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    fixture = fields.require_object(item, "fields")
-    fields.reject_unknown_fields(fixture, _KNOWN_FIELDS, "fixture")
+    fixture = fields.require_object(item, "the fixture")
+    fields.reject_unknown_fields(fixture, _KNOWN_FIELDS, "the fixture")
     return fields.build_exchange(
         fixture.get("method"),
         f"{fixture.get('scope')}{fixture.get('path')}",
@@ -102,7 +102,7 @@ def _parse_text_body(text: str, headers: Headers, label: str, *, may_be_hex: boo
         candidates = [data for data in candidates if str(len(data)) == length.strip()]
     if len(candidates) != 1:
         raise NotImportable(
-            f"the body of its {label} may be text, a string of JSON or hex: nothing tells"
+            f"the {label} body may be text, a JSON string or hex; no header decides which"
         )
     return SourceMessage(headers, candidates[0])
 
@@ -113,7 +113,7 @@ def _is_hex_list(pieces: list[Any]) -> bool:
 
 def _decode_hex(pieces: list[Any]) -> bytes:
     if not _is_hex_list(pieces):
-        raise NotImportable("a body is no hex, as it should be")
+        raise NotImportable("a body is not valid hex")
     return bytes.fromhex("".join(pieces))
 
 

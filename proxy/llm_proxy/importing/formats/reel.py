@@ -54,7 +54,7 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    exchange = fields.require_object(item, "fields")
+    exchange = fields.require_object(item, "the exchange")
     request = fields.require_message(exchange, "request", _REQUEST_FIELDS)
     response = fields.require_message(exchange, "response", _RESPONSE_FIELDS)
     stored, request_body = request.get("body"), _parse_body(request.get("body"))
@@ -63,9 +63,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
     headers = fields.without_coding_headers(fields.parse_headers(response.get("headers")))
     chunks = response.get("stream_chunks")
     if chunks and response.get("body") is not None:
-        raise NotImportable("its response has two bodies, body and stream_chunks")
+        raise NotImportable("the response has two bodies, body and stream_chunks")
     if not isinstance(chunks, list | None):
-        raise NotImportable("its stream_chunks are no list")
+        raise NotImportable("stream_chunks is not a list")
     if reads := _parse_event_reads(chunks or []):
         body = b"".join(read.received_bytes for read in reads)
         if header_value(headers, "content-type") is None:
@@ -94,7 +94,7 @@ def _parse_body(stored: Any) -> bytes:
         return b""
     if not _is_raw_body(stored):
         return fields.dump_json(stored)
-    fields.reject_unknown_fields(stored, (_RAW_BODY_FIELD,), "body")
+    fields.reject_unknown_fields(stored, (_RAW_BODY_FIELD,), "a body")
     return fields.decode_base64_body(stored[_RAW_BODY_FIELD])
 
 
@@ -103,10 +103,10 @@ def _parse_event_reads(chunks: list[Any]) -> tuple[Read, ...]:
     reads: list[Read] = []
     at_ms = 0.0
     for value in chunks:
-        chunk = fields.require_object(value, "event in a place of its stream")
-        fields.reject_unknown_fields(chunk, _CHUNK_FIELDS, "stream")
+        chunk = fields.require_object(value, "a stream chunk")
+        fields.reject_unknown_fields(chunk, _CHUNK_FIELDS, "a stream chunk")
         if "data" not in chunk:
-            raise NotImportable("an event of its stream has no data")
+            raise NotImportable("a stream chunk has no data")
         at_ms = max(at_ms, fields.nonnegative_number(chunk.get("t_offset_ms")) or 0.0)
         name, data = chunk.get("event"), chunk["data"]
         text = data if isinstance(data, str) else fields.dump_json(data).decode()

@@ -38,15 +38,17 @@ def _is_response_only(parsed_file: ParsedFile) -> bool:
 
 
 def _raise_response_only(_: ParsedFile) -> NoReturn:
-    raise UnreadableFile(
-        "it holds an answer alone, without the request that it answers: nothing could ask for it"
-    )
+    raise UnreadableFile("the file has a response without its request; a cassette needs both")
 
 
 def _raise_no_exchange(_: Any) -> SourceExchange:
-    raise UnreadableFile("it holds no exchange")
+    raise UnreadableFile("the file has no exchanges")
 
 
 RESPONSE_ONLY: Final = ForeignFormat(
-    "answer", "an answer alone", _is_response_only, _raise_response_only, _raise_no_exchange
+    "response",
+    "a response without its request",
+    _is_response_only,
+    _raise_response_only,
+    _raise_no_exchange,
 )

@@ -72,7 +72,7 @@ def _parse_exchange(
     item: Any, parse_request: Callable[[dict[str, Any], Headers], SourceMessage]
 ) -> SourceExchange:
     """The exchange of an item; `parse_request` depends on how the tool stores bodies."""
-    interaction = fields.require_object(item, "fields")
+    interaction = fields.require_object(item, "the exchange")
     request = fields.require_message(interaction, "request", _REQUEST_FIELDS)
     response = fields.require_message(interaction, "response", _RESPONSE_FIELDS)
     status = response.get("status")
