@@ -193,7 +193,7 @@ class TestVcr:
         assert "skipped cassettes/openai-chat/m/" in everything.stderr
         assert (partial_only.exit_code, partial_only.stdout) == (1, "")
         assert (
-            "is partial: the upstream reset the connection; --format vcr exports only"
+            ": partial: the upstream reset the connection; --format vcr exports only"
             in partial_only.last_error_line
         )
 

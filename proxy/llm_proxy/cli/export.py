@@ -186,7 +186,7 @@ def _formatted_bytes(
             kept.append(cassette)
         else:
             problems.append(
-                f"{cassette.file} is {outcome}; "
+                f"{cassette.file}: {outcome}; "
                 f"--format {format_.name} exports only complete responses"
             )
     if not kept:
@@ -233,9 +233,7 @@ def _transcode(
     """
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
-        raise NotRepresentable(
-            f"{cassette.file} is {outcome}; --as converts only complete responses"
-        )
+        raise NotRepresentable(f"{cassette.file}: {outcome}; --as converts only complete responses")
     turns = cassette_response_turns(cassette)
     if not turns:
         raise NotRepresentable(f"{cassette.file} has no turn to convert")

@@ -88,8 +88,8 @@ _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     ),
     "model": ImportLoss(
         "dated models",
-        "model matches only that name; aimock also accepts a date after the name, for which a "
-        "pattern such as gpt-5-20* is needed",
+        "model matches only that name; aimock also matches the name with a date suffix (use a "
+        "pattern such as gpt-5-20*)",
     ),
     "context": ImportLoss(
         "context",
@@ -136,7 +136,7 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 """The meaning of a usage field, or of the details in it, by name."""
 _COSTS: Final = ImportLoss("costs", "of usage, only the token counts are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
-    "envelope", "each dialect generates the ids, models, roles and fingerprints of responses"
+    "envelope", "ids, models, roles and fingerprints of responses are generated"
 )
 _WEB_SEARCHES: Final = ImportLoss(
     "searches", "webSearches is not imported; scenarios do not support it"
@@ -295,7 +295,7 @@ def _scenario_yaml(scenario: Fields) -> str:
     loaded = parse_scenario_file("scenario.yaml", yaml_text.encode())
     problems = [*loaded.mistakes, *(warning for warning in loaded.warnings if warning.fails_lint)]
     if problems:
-        raise NotImportable(f"the fixture cannot be a scenario: {problems[0].message}")
+        raise NotImportable(f"the fixture cannot be converted to a scenario: {problems[0].message}")
     return yaml_text.partition("\n")[2]
 
 

@@ -211,7 +211,9 @@ class Importer:
         try:
             return self._store_cassette(number, imported)
         except CassetteError as error:
-            return RefusedItem(number, f"the exchange cannot be a cassette: {error.reason}")
+            return RefusedItem(
+                number, f"the exchange cannot be stored as a cassette: {error.reason}"
+            )
 
     def _is_already_present(self, imported: ImportedCassette) -> bool:
         """Whether an earlier take has the same response; each earlier take counts once."""
