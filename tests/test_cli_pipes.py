@@ -85,8 +85,10 @@ def test_a_full_disk_is_reported_in_one_sentence(
     full_device = os.open(FULL_DEVICE, os.O_WRONLY)
     assert run_with_stdout(full_device, *arguments, folder=tmp_path, unbuffered=unbuffered) == (
         1,
-        "llm-proxy: error: cannot write to stdout, the output is incomplete: No space left on "
-        "device\n",
+        (
+            "llm-proxy: error: cannot write to stdout, the output is incomplete: No space left on "
+            "device\n"
+        ),
     )
 
 
