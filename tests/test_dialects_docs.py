@@ -32,7 +32,7 @@ def test_every_provider_variant_has_its_row(name: str) -> None:
 
 @each_row("name", [provider.name for provider in PROVIDERS])
 def test_every_provider_has_its_row(name: str) -> None:
-    server_page = (DOCS / "reference" / "reference" / "server.md").read_text()
+    server_page = (DOCS / "reference" / "server.md").read_text()
     rows = [
         line
         for line in server_page.split("## Providers")[1].split("###")[0].splitlines()
@@ -47,7 +47,7 @@ def test_every_provider_has_its_row(name: str) -> None:
 @each_row("dialect", dialects.chat_dialects().values())
 def test_the_scenarios_page_names_the_key_of_its_metadata(dialect: dialects.Dialect) -> None:
     sentence = (
-        (DOCS / "reference" / "reference" / "scenarios.md")
+        (DOCS / "reference" / "scenarios.md")
         .read_text()
         .split("What stands in `provider_metadata`")[1]
     )
