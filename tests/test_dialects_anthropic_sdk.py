@@ -471,13 +471,13 @@ def test_every_recorded_answer_round_trips() -> None:
                 assert _round_trip(turn, whole) == turn, row.id
             elif "complete" in row.wire:
                 counts["legacy"] += 1
-                with pytest.raises(NotRepresentable, match="only on /v1/messages"):
+                with pytest.raises(NotRepresentable, match="/v1/complete; use /v1/messages"):
                     DIALECT.encode_response(completion, (turn,), ENCODE_CONTEXT)
             elif turn.finish is None:
                 counts["cut"] += 1
                 expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
                 assert (_round_trip(turn, stream), row.id) == (expected, SPLICED_ROW_ID)
-                with pytest.raises(NotRepresentable, match="the arguments of a call"):
+                with pytest.raises(NotRepresentable, match="the arguments of test-tool must be"):
                     DIALECT.representable_turns(whole, (turn,), ENCODE_CONTEXT)
             else:
                 assert _with_sorted_metadata(_round_trip(turn, stream)) == _with_sorted_metadata(

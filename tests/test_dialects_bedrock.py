@@ -176,8 +176,8 @@ def test_the_content_type_chooses_the_framing(
 
 
 TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
-NO_FRAME: Final = "bytes that are no frame"
-NO_END: Final = "no event ends it"
+NO_FRAME: Final = "invalid frame"
+NO_END: Final = "no final event"
 
 
 @each_row(

@@ -300,7 +300,7 @@ def test_a_failure_amid_a_stream_is_an_exception_that_clients_know(
             ("redacted of reasoning",), id="read and sealed",
         ),
         pytest.param(
-            (Refusal("I can't."),), (Text("I can't."),), ("that a refusal is one",), id="a refusal"
+            (Refusal("I can't."),), (Text("I can't."),), ("refusal (sent as text)",), id="a refusal"
         ),
         pytest.param(
             (

@@ -416,7 +416,7 @@ def test_a_legacy_text_completion_is_refused_and_the_alternative_named(
     model: str, body: dict[str, Any], stream: bool
 ) -> None:
     request = invoke_request(model, stream=stream, **body)
-    expected = f"{model.rpartition('/')[2]}: ask by Converse, or in `messages`"
+    expected = f"{model.rpartition('/')[2]}; use Converse, or send `messages`"
     for answer in (encode_response, convert):
         with pytest.raises(NotRepresentable, match=expected):
             answer(request, HI)
@@ -428,7 +428,7 @@ def test_a_legacy_text_completion_is_refused_and_the_alternative_named(
     ids=["a call", "a picture"],
 )
 def test_a_text_only_format_refuses_other_parts(part: ToolCall | Media) -> None:
-    with pytest.raises(NotRepresentable, match="no word for"):
+    with pytest.raises(NotRepresentable, match="cannot represent"):
         encode_response(invoke_request(LLAMA), Turn((part,)))
 
 

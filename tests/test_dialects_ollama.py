@@ -222,7 +222,7 @@ def test_a_truncated_chat_is_incomplete(cut: int) -> None:
             whole_response(b'{"model":"q'), False, "body is not JSON", id="a cut document"
         ),
         pytest.param(whole_response(b""), False, "empty body", id="nothing"),
-        pytest.param(empty_response("whole"), True, "empty, as declared", id="a deleted model"),
+        pytest.param(empty_response("whole"), True, "Content-Length 0", id="a deleted model"),
         pytest.param(
             empty_response("whole", 200, ("Content-Type", "application/json")),
             False,

@@ -285,14 +285,14 @@ def test_a_turn_that_fails_is_an_http_error_where_it_is_not_streamed() -> None:
 
 def test_a_call_is_refused_and_other_parts_become_text_or_nothing() -> None:
     request = make_request()
-    with pytest.raises(NotRepresentable, match="openai-completions has no word for a tool call"):
+    with pytest.raises(NotRepresentable, match="openai-completions cannot represent a tool call"):
         DIALECT.representable_turns(request, [Turn((ToolCall("a", "f", "{}"),))], ENCODE_CONTEXT)
 
     converted = DIALECT.representable_turns(
         request, [Turn((Reasoning("Hm."), Refusal("No.")))], ENCODE_CONTEXT
     )
     assert converted.turns[0].parts == (Text("No."),)
-    assert converted.losses == ("reasoning", "that a refusal is one")
+    assert converted.losses == ("reasoning", "refusal (sent as text)")
 
 
 def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index() -> None:

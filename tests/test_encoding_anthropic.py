@@ -55,7 +55,7 @@ BUSY: Final = Failure("Overloaded", "overloaded_error")
 def test_a_legacy_completion_is_refused(stream: bool) -> None:
     request = anthropic_request("/v1/complete", model="claude-2.1", stream=stream)
 
-    with pytest.raises(NotRepresentable, match="no turn on /v1/complete, only on /v1/messages"):
+    with pytest.raises(NotRepresentable, match="for /v1/complete; use /v1/messages"):
         DIALECT.encode_response(request, (Turn((Text("Hi"),)),), ENCODE_CONTEXT)
 
 
@@ -215,7 +215,7 @@ def test_broken_arguments_can_be_encoded_only_in_a_stream() -> None:
         {"type": "input_json_delta", "partial_json": '{"a'},
         {"type": "input_json_delta", "partial_json": '":'},
     ]
-    with pytest.raises(NotRepresentable, match="the arguments of a call"):
+    with pytest.raises(NotRepresentable, match="the arguments of f must be"):
         encode_message(ToolCall("t", "f", '{"a":'))
 
 

@@ -57,9 +57,13 @@ def response_document(response: DialectResponse | None) -> dict[str, Any]:
     ("turn", "path", "error"),
     [
         (Turn((Media("image/png", base64="AAAA"),)), V2_CHAT, "media"),
-        (Turn((Text("Hello"),)), V1_CHAT, "no turn on /v1/chat, only on /v2/chat"),
-        (Turn((Text("Hello"),)), "/v1/generate", "no turn on /v1/generate, only on /v2/chat"),
-        (Turn((Text("Hello"),)), "/v2/embed", "no turn on /v2/embed"),
+        (Turn((Text("Hello"),)), V1_CHAT, "cannot generate a response for /v1/chat; use /v2/chat"),
+        (
+            Turn((Text("Hello"),)),
+            "/v1/generate",
+            "cannot generate a response for /v1/generate; use /v2/chat",
+        ),
+        (Turn((Text("Hello"),)), "/v2/embed", "cannot generate a response for /v2/embed"),
     ],
     ids=["an image", "a chat of old", "a completion", "embeddings"],
 )
@@ -77,8 +81,8 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
     assert converted.losses == (
         "signature of reasoning",
-        "that a refusal is one",
-        "finish refusal (told as ERROR, which means error)",
+        "refusal (sent as text)",
+        "finish refusal (sent as ERROR, which means error)",
         "usage total",
     )
 
@@ -314,8 +318,8 @@ def test_any_plans_and_citations_decode_as_they_were_encoded(turn: Turn, stream:
 
 
 NOT_ENCODABLE_BY_ROW = {
-    "25bc6fa7337466f1": "no turn on /v1/generate",
-    "04a4871ad0942d40": "no turn on /v2/embed",
+    "25bc6fa7337466f1": "cannot generate a response for /v1/generate",
+    "04a4871ad0942d40": "cannot generate a response for /v2/embed",
 }
 """Rows that cannot be encoded, but for chats of version 1: a completion and an HTTP error."""
 
@@ -338,7 +342,7 @@ def test_every_recorded_answer_round_trips() -> None:
         turns = _turns(row)
         error = NOT_ENCODABLE_BY_ROW.get(row.id)
         if turns and row.request.path.endswith(V1_CHAT):
-            error = "no turn on /v1/chat, only on /v2/chat"
+            error = "cannot generate a response for /v1/chat; use /v2/chat"
         if error:
             with pytest.raises(NotRepresentable, match=error):
                 DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)

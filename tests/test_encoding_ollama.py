@@ -215,12 +215,12 @@ def test_durations_are_made_up_if_the_turn_has_none() -> None:
 @each_row(
     ("turn", "path", "stream", "error"),
     [
-        (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of a call"),
-        (Turn((ToolCall("", "f", '{"a":'),)), "/api/chat", False, "the arguments of a call"),
+        (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of f must be"),
+        (Turn((ToolCall("", "f", '{"a":'),)), "/api/chat", False, "the arguments of f must be"),
         (Turn((Media("audio/wav", base64="AAAA"),)), "/api/chat", True, "media"),
         (Turn((Media("image/png", url="https://a.example"),)), "/api/chat", True, "media"),
         (Turn((Media("image/png", base64="AA"),) * 2), "/api/generate", False, "one image"),
-        (Turn((Text("Hello"),)), "/api/pull", True, "no turn on /api/pull"),
+        (Turn((Text("Hello"),)), "/api/pull", True, "cannot generate a response for /api/pull"),
     ],
     ids=["a list", "broken JSON", "a sound", "an address", "two images", "a transfer"],
 )
@@ -245,9 +245,9 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
     assert converted.losses == (
         "signature of reasoning",
-        "what the provider's own tools did",
-        "that a refusal is one",
-        "finish refusal (told as stop, which means stop)",
+        "calls and results of the provider's own tools",
+        "refusal (sent as text)",
+        "finish refusal (sent as stop, which means stop)",
         "usage cache_read",
     )
 

@@ -281,7 +281,7 @@ def test_audio_in_a_document_two_sounds_and_the_url_of_an_image_are_refused() ->
     sound = Media("audio/wav", base64="aGk=", transcript="Hi")
     with pytest.raises(NotRepresentable, match="media"):
         document(Turn((sound,)))
-    with pytest.raises(NotRepresentable, match="one sound"):
+    with pytest.raises(NotRepresentable, match="one audio output"):
         encode_events(Turn((sound, sound)))
     with pytest.raises(NotRepresentable, match="media"):
         encode_events(Turn((Media("image/png", url="https://a.b/c.png"),)))

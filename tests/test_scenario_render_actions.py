@@ -182,7 +182,7 @@ def test_a_piece_is_due_after_all_the_gaps_before_it(
 def test_a_turn_that_the_dialect_cannot_represent_is_refused() -> None:
     turn = Turn((Media("image/png", base64="iVBORw0KGgo="),))
 
-    with pytest.raises(NotRepresentable, match="anthropic has no word for media"):
+    with pytest.raises(NotRepresentable, match="anthropic cannot represent media"):
         actions_of(SendTurns((turn,)), MANNERS_BY_NAME["anthropic stream"])
 
 

@@ -105,7 +105,7 @@ def test_acme_refuses_a_call_and_leaves_out_reasoning() -> None:
     thinking = Turn((Reasoning("Hm."), Text("Hello")))
 
     assert acme().representable_turns(request, (thinking,), CONTEXT).losses == ("reasoning",)
-    with pytest.raises(NotRepresentable, match="acme has no word for a tool call"):
+    with pytest.raises(NotRepresentable, match="acme cannot represent a tool call"):
         acme().representable_turns(request, (Turn((ToolCall("1", "f", "{}"),)),), CONTEXT)
 
 

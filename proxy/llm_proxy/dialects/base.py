@@ -210,7 +210,7 @@ class Dialect(ABC):
         prepared, response = self._prepare_and_encode(request, turns, wire_format, context)
         decoded = self.decode_response(response)
         if not prepared:
-            parts_lost = ("what was said before it failed",) * any(turn.parts for turn in turns)
+            parts_lost = ("the content before the failure",) * any(turn.parts for turn in turns)
             return ConvertedResponseTurns(decoded, parts_lost)
         return ConvertedResponseTurns(
             decoded, losses.between(turns, prepared, decoded, wire_format)
@@ -243,7 +243,7 @@ class Dialect(ABC):
         """The prepared turns and the response; no turns and an error where it replaces them."""
         if not turns or (len(turns) > 1 and not wire_format.has_choices):
             raise NotRepresentable(
-                f"{wire_format.dialect} answers in one turn, and this is {len(turns)}"
+                f"{wire_format.dialect} responses have one choice, got {len(turns)}"
             )
         failure = encoding.first_failure(turns)
         if failure is not None and not wire_format.is_streamed:
@@ -287,7 +287,7 @@ class Dialect(ABC):
         return None
 
     def _no_turns_error(self) -> NotRepresentable:
-        return NotRepresentable(f"answers of {self.name} hold no turns, so none can be told as one")
+        return NotRepresentable(f"{self.name}: cannot generate responses in this dialect")
 
 
 class RecordOnlyDialect(Dialect):

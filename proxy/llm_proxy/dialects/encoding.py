@@ -48,7 +48,7 @@ PART_LABELS: Final = {
     Reasoning: "reasoning",
     Refusal: "a refusal",
     ToolCall: "a tool call",
-    ToolResult: "the result of a tool",
+    ToolResult: "a tool result",
     Media: "media",
 }
 _TOKEN_PATTERN: Final = re.compile(r"\s*\S{1,12}|\s+")
@@ -200,7 +200,7 @@ def _prepared_parts(
         converted = wire_format.convert_part(part) if type(part) in wire_format.parts else None
         if converted is None and not isinstance(part, Reasoning | ToolResult):
             raise NotRepresentable(
-                f"{wire_format.dialect} has no word for {PART_LABELS[type(part)]}"
+                f"{wire_format.dialect} cannot represent {PART_LABELS[type(part)]}"
             )
         if converted is not None and not is_silent(converted, wire_format):
             yield converted
@@ -226,8 +226,8 @@ def _complete_call(
 def arguments_error(dialect: str, call: ToolCall) -> NotRepresentable:
     """The error for a call whose arguments are not an object where they have to be."""
     return NotRepresentable(
-        f"{dialect} tells the arguments of a call as a JSON object, and those "
-        f"of {call.name or 'this one'} are none that could be told exactly"
+        f"{dialect}: the arguments of {call.name or 'a tool call'} must be a JSON object without "
+        "numbers beyond 64 bits"
     )
 
 

@@ -69,11 +69,11 @@ def _lost_of_parts(
             sent = [sent[place]]
             kept = [other for other in kept if _content(other) == _content(sent[0])] or kept
         if kind not in wire_format.parts and isinstance(part, Refusal):
-            yield "that a refusal is one"
+            yield "refusal (sent as text)"
         elif ToolResult not in wire_format.parts and encoding.is_provider_part(
             part, provider_calls
         ):
-            yield "what the provider's own tools did"
+            yield "calls and results of the provider's own tools"
         elif isinstance(part, Reasoning | ToolResult) and not kept:
             yield PART_LABELS[kind]
         else:
@@ -107,7 +107,7 @@ def _lost_of_turn(
         if given.finish not in (None, first.finish):
             yield f"finish {given.finish} of a later choice"
     elif prepared.failure is None and prepared.finish is not wanted:
-        yield f"finish {wanted} (told as {prepared.finish_raw}, which means {prepared.finish})"
+        yield f"finish {wanted} (sent as {prepared.finish_raw}, which means {prepared.finish})"
     if given.usage is not None:
         for field in fields(given.usage):
             if (

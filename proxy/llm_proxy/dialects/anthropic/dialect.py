@@ -205,7 +205,9 @@ class Anthropic(Dialect):
     ) -> WireFormat:
         """That of a message."""
         if request.path.endswith(_COMPLETION_SUFFIX):
-            raise NotRepresentable("anthropic tells no turn on /v1/complete, only on /v1/messages")
+            raise NotRepresentable(
+                "anthropic: cannot generate a response for /v1/complete; use /v1/messages"
+            )
         is_vertex = _VERTEX_PATH.fullmatch(request.path)
         id_prefix = "msg_vrtx_" if is_vertex else "msg_"
         return messages.wire_format(stream=self.streams(request), id_prefix=id_prefix)

@@ -105,13 +105,13 @@ class Bedrock(Dialect):
         decoder = BedrockResponseDecoder()
         for frame in frames.decode_frames(response):
             if frame is None:
-                return Completeness(is_complete=False, reason="bytes that are no frame")
+                return Completeness(is_complete=False, reason="invalid frame")
             decoder.feed_frame(frame)
             if failure := decoder.exception or decoder.failure:
                 return json_api.completed_by_error(failure)
         if decoder.ending_reason:
             return Completeness(is_complete=True, reason=decoder.ending_reason)
-        return json_api.incomplete(response, "no event ends it")
+        return json_api.incomplete(response, "no final event")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per choice of the model's own format."""

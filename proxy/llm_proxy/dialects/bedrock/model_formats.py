@@ -271,12 +271,12 @@ def format_of_model(model: str, body: Fields) -> ModelFormat:
     shown_model = printable_excerpt(model, _MAX_SHOWN_CHARS)
     if entry is None:
         raise NotRepresentable(
-            f"bedrock does not know in whose format the model {shown_model} answers"
+            f"bedrock: the response format of the model {shown_model} is unknown"
         )
     if entry[1] is None:
         raise NotRepresentable(
-            f"bedrock does not answer in the legacy text completions of {shown_model}: "
-            "ask by Converse, or in `messages` where the model has a chat format"
+            f"bedrock: cannot generate a legacy text completion of {shown_model}; use Converse, or "
+            "send `messages` if the model has a chat format"
         )
     return entry[1]
 

@@ -69,7 +69,7 @@ _ERRORS: Final = Errors(
         400: Failure("invalid request"),
         401: Failure("no valid api key was given"),
         402: Failure("the account has no payment method"),
-        403: Failure("the key may not do this"),
+        403: Failure("the api key has no permission for this request"),
         404: Failure(f"model {_NOT_FOUND_MESSAGE}"),
         422: Failure("the request cannot be processed"),
         429: Failure("too many requests"),
@@ -152,7 +152,7 @@ class Cohere(Dialect):
                 return event_completeness
         if done:
             return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
-        return json_api.incomplete(response, "no last event")
+        return json_api.incomplete(response, "no final event")
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per generation of a completion; none for auxiliary responses."""
@@ -192,7 +192,9 @@ class Cohere(Dialect):
     ) -> WireFormat:
         """That of chats of version 2: other responses are not encoded."""
         if (operation := _operation_of(request)) != _V2_CHAT:
-            raise NotRepresentable(f"cohere tells no turn on /{operation}, only on /{_V2_CHAT}")
+            raise NotRepresentable(
+                f"cohere: cannot generate a response for /{operation}; use /{_V2_CHAT}"
+            )
         return chat_v2.wire_format(stream=self.streams(request))
 
     def encode_turns(
@@ -253,7 +255,7 @@ class Cohere(Dialect):
         fields = parse_object(request.body)
         if document := auxiliary_responses.operation_result(operation, fields, context):
             return self._json_response(document, context)
-        return self.error_response(501, Failure(f"/{operation} is not answered here"), context)
+        return self.error_response(501, Failure(f"/{operation} is not supported"), context)
 
     def _json_response(
         self, document: Document, context: EncodeContext, headers: Headers = (), status: int = 200

@@ -217,7 +217,7 @@ class Gemini(GoogleDialect):
         operation = match["operation"] if match else ""
         if operation not in (_GENERATE, _STREAM_GENERATE):
             raise NotRepresentable(
-                f"gemini tells no turn in answer to {printable_excerpt(path, 200)}"
+                f"gemini: cannot generate a response for {printable_excerpt(path, 200)}"
             )
         stream_codec: ResponseCodec = "sse" if _requests_sse(request) else "json-array"
         return ResponseOptions(

@@ -152,7 +152,7 @@ def _decode_images(fields: Fields) -> Iterator[Media]:
 def wire_format(path: str, *, stream: bool) -> WireFormat:
     """What a response on this path can hold.  Raises `NotRepresentable` where that is no turn."""
     if path not in (CHAT, GENERATE):
-        raise NotRepresentable(f"ollama tells no turn on {path}")
+        raise NotRepresentable(f"ollama: cannot generate a response for {path}")
     return WireFormat(
         dialect="ollama",
         is_streamed=stream,
@@ -247,7 +247,7 @@ def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) 
     for part in sorted(turn.parts, key=lambda part: _MESSAGE_ORDER.index(type(part))):
         _append_part(message, part, len(message.get("tool_calls", ())))
     if path == GENERATE and len(message.get("images", ())) > 1:
-        raise NotRepresentable("ollama says one image in a completion that does not stream")
+        raise NotRepresentable("ollama supports one image in a completion without streaming")
     return response_encoding.json_response(
         {
             **_envelope(turn, context),

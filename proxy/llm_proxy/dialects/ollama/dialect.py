@@ -72,7 +72,7 @@ class Ollama(Dialect):
         """By the last line of a stream; a document and an HTTP error as in any JSON API."""
         if response.codec_name != "ndjson" or not json_api.succeeded(response.head):
             if json_api.succeeded(response.head) and _is_empty_by_headers(response.head):
-                return Completeness(is_complete=True, reason="empty, as declared")
+                return Completeness(is_complete=True, reason="Content-Length 0")
             return json_api.completeness(response)
         for line in reversed(response.framed_messages):
             fields = parse_object(line)

@@ -173,10 +173,10 @@ class OpenAIEndpoint(RecordOnlyDialect, family.OpenAIDialect):
             if kind in _FINAL_EVENT_TYPES:
                 return Completeness(is_complete=True, reason=kind)
             if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
-                return Completeness(is_complete=False, reason=f"no end after {kind}")
+                return Completeness(is_complete=False, reason=f"no final event after {kind}")
         if not response.body.strip():
             return Completeness(is_complete=False, reason="empty stream")
-        return Completeness(is_complete=True, reason="no event that could tell", is_proven=False)
+        return Completeness(is_complete=True, reason="no known event type", is_proven=False)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """A transcript or an error as one turn; otherwise no turn."""
