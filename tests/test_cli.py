@@ -479,7 +479,7 @@ class TestRecordAndReplay:
                         pass
                 running.send(signal.SIGINT)
                 result = await running.wait_for_end()
-        assert "POST /v1/chat/completions: the client left after " in result.stderr
+        assert "POST /v1/chat/completions: client disconnected after " in result.stderr
         assert "1 client disconnected before a response\n" in result.stderr
 
 
@@ -581,7 +581,7 @@ MISTAKES = {
     ),
     "no choice": Mistake(("replay", "--after-last", "stop"), ("'stop'", "repeat", "cycle", "fail")),
     "no address of ours": Mistake(
-        ("replay", "--port", "0", "--host", "192.0.2.1"), ("192.0.2.1", "give --host an address")
+        ("replay", "--port", "0", "--host", "192.0.2.1"), ("192.0.2.1", "set --host to an address")
     ),
     "no address at all": Mistake(
         ("replay", "--host", "no.such.host.invalid"), ("--host no.such.host.invalid",)
@@ -662,7 +662,7 @@ class TestMistakes:
             "record", "--port", str(port), "--upstream", address, folder=tmp_path
         )
         _assert_one_line(result)
-        assert f"--upstream {address} is this proxy itself" in result.stderr
+        assert f"--upstream {address}: this is the address of the proxy itself" in result.stderr
 
     async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "cassettes").mkdir(mode=0o000)

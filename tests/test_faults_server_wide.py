@@ -93,11 +93,11 @@ async def test_a_window_starts_and_ends_by_itself_and_is_logged(
     rules = ("refuse,window=150ms..250ms", "refuse,window=200ms..300ms")
     async with proxy("simulate", tmp_path, **faults(*rules)) as server:
         assert is_listening(server.url)
-        await wait_until(lambda: "the listener is open again" in caplog.messages)
+        await wait_until(lambda: "listener reopened" in caplog.messages)
         assert is_listening(server.url)
     listener_messages = [message for message in caplog.messages if "listener" in message]
     assert len(listener_messages) == 2
-    assert listener_messages[0].endswith("s: fault refuse,window=150ms..250ms")
+    assert listener_messages[0].endswith("s by fault refuse,window=150ms..250ms")
 
 
 async def test_a_server_with_a_closed_listener_can_be_stopped(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
     journal = (tmp_path / "run.json").read_text()
     assert len(json.loads(journal)["entries"]) == 6
     assert key not in journal
-    assert "'http://evil.example/x' is no path" in journal
+    assert "'http://evil.example/x' is not a path" in journal
 
 
 @each_row(

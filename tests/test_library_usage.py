@@ -105,7 +105,9 @@ async def test_an_old_cassette_is_warned_of_once_and_fails_the_run_where_that_is
     assert ran.exit_code == code
     name = str(old.relative_to(tmp_path))
     warning, summary = [line for line in ran.stderr.splitlines() if name in line]
-    assert f"{name} was recorded 100 days ago (--max-age 30d): record it again" in warning
+    assert (
+        f"{name} was recorded 100 days ago, which exceeds --max-age 30d; record it again" in warning
+    )
     assert f"played, and older than 30d: 1 cassette; record again: {name}" in summary
 
 

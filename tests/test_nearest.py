@@ -60,7 +60,7 @@ async def test_a_response_of_the_nearest_cassette_is_marked_everywhere(
         None,
     )
     assert (counts.answered_by_nearest, counts.missed, counts.replayed) == (1, 0, 2)
-    assert "the nearest answers, which is 84 % alike" in caplog.text
+    assert "no cassette matches; using the nearest one (similarity 84 %)" in caplog.text
 
 
 async def test_takes_of_the_nearest_answer_in_the_order_of_the_new_request(tmp_path: Path) -> None:

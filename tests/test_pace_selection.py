@@ -314,10 +314,10 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
     ("fields", "error"),
     [
         ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
-        ({}, 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'),
-        ({"pace": 4}, 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'),
-        ({"pace": "4x", "session": "a/b"}, "'a/b' is no session name: use letters, digits, dot, "),
-        ({"pace": "4x", "session": 5}, "'5' is no session name: use letters, digits, dot, "),
+        ({}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
+        ({"pace": 4}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
+        ({"pace": "4x", "session": "a/b"}, "'a/b' is not a valid session name: use letters, "),
+        ({"pace": "4x", "session": 5}, "'5' is not a valid session name: use letters, "),
     ],
     ids=["no pace", "nothing", "a number", "no session", "a number for a session"],
 )
@@ -338,7 +338,7 @@ async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
         seen = await page(record_proxy.url)
 
     assert (status, document["error"]) == (
-        409, "record passes answers on as they come, at no pace of ours",
+        409, "record cannot set a pace: it forwards responses as they arrive",
     )  # fmt: skip
     assert seen[0] == 200
 

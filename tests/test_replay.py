@@ -199,7 +199,7 @@ class TestSessions:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, request)
         assert raw.status == 400
-        assert "is no session name" in _message(raw)
+        assert "is not a valid session name" in _message(raw)
 
     async def test_of_a_long_session_name_a_hundred_characters_are_shown(
         self, tmp_path: Path
@@ -208,7 +208,7 @@ class TestSessions:
             raw = await send_request(
                 replaying.url, raw_chat_request("hi", f"x-llm-proxy-session: {'x' * 5000}")
             )
-        assert f"'{'x' * 99}…' is no session name" in _message(raw)
+        assert f"'{'x' * 99}…' is not a valid session name" in _message(raw)
 
 
 # Each recorded ending, with the ending of the client's connection in replay.
@@ -302,7 +302,7 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
         assert (raw.status, raw.header("x-llm-proxy-error")) == (424, "cassette_unusable")
-        assert "Delete it, or record it again with llm-proxy record." in _message(raw)
+        assert "delete the file, or record it again with llm-proxy record" in _message(raw)
 
     async def test_a_clean_end_without_the_terminator_is_partial(self, tmp_path: Path) -> None:
         truncated = StoredResponse(((1, chat_event("looks whole")),))

@@ -115,7 +115,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
     async with serve_scenarios(tmp_path, respond=f"{respond_module}:broken") as server:
         response = await server.send(dialect)
 
-    reason = "respond failed: KeyError: 'no such order'"
+    reason = "the --respond function failed: KeyError: 'no such order'"
     failure = response.turn.failure
     assert failure is not None
     assert (response.raw_response.status, failure.message) == (500, reason)
@@ -130,7 +130,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
     ("function", "reason"),
     [
         ("odd", "there is no such field; did you mean content?"),
-        ("nothing", "TypeError: it returns None, neither a text nor a reply"),
+        ("nothing", "TypeError: expected a text or a reply, got None"),
     ],
 )
 async def test_an_invalid_reply_is_an_error_too(
@@ -150,13 +150,13 @@ async def test_a_missing_function_is_reported_at_the_start(
     tmp_path: Path, respond_module: str
 ) -> None:
     wrong = {
-        "answers": "--respond answers: write MODULE:FUNCTION, such as answers:respond",
-        "no_such_module:f": "--respond no_such_module:f: there is no module no_such_module",
+        "answers": "--respond answers: expected MODULE:FUNCTION, such as answers:respond",
+        "no_such_module:f": "--respond no_such_module:f: no such module: no_such_module",
         f"{respond_module}:nobody": (
-            f"--respond {respond_module}:nobody: {respond_module} has no nobody"
+            f"--respond {respond_module}:nobody: module {respond_module} has no function nobody"
         ),
         f"{respond_module}:constant": (
-            f"--respond {respond_module}:constant: constant is no function"
+            f"--respond {respond_module}:constant: constant is not a function"
         ),
     }
     for name, reason in wrong.items():

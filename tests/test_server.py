@@ -53,8 +53,8 @@ async def replaying(tmp_path: Path) -> AsyncIterator[RunningProxy]:
 
 
 _CLIENT_LEFT_LOG = (
-    r"POST /v1/chat/completions: the client left after \d+\.\d s, "
-    r"before the upstream had answered"
+    r"POST /v1/chat/completions: client disconnected after \d+\.\d s, "
+    r"before the upstream responded"
 )
 
 
@@ -109,8 +109,8 @@ class TestHosts:
         raw = await send_request(replaying.url, _models_request_for(host))
         assert raw.status == 421
         assert _refusal_message(raw) == (
-            f"the host is right, the port of {host!r} is not: this proxy listens on {port}; "
-            f"behind a mapped port start it with --allow-host {name}"
+            f"wrong port in the Host header {host!r}: this proxy listens on {port}; "
+            f"behind a mapped port, start llm-proxy with --allow-host {name}"
         )
 
     async def test_behind_a_mapped_port_our_own_name_can_be_allowed(self, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ class TestTargets:
             replaying.url, target + b" HTTP/1.1\r\nHost: HOST\r\n\r\n"
         )
         assert (raw.status, rest) == (400, b"")
-        assert "this is no forward proxy" in _refusal_message(raw)
+        assert "llm-proxy is not a forward proxy" in _refusal_message(raw)
 
     @each_row("target", ["//evil.example/x", "/@x", "/~openai", "/a/../b", "/%zz"])
     async def test_a_strange_path_is_a_path(self, replaying: RunningProxy, target: str) -> None:
@@ -347,7 +347,7 @@ class TestBodies:
             rest = await client.read_until_closed()
         assert (raw.status, rest) == (400, b"")
         if is_sent_late:
-            assert "the request body is malformed" in _refusal_message(raw)
+            assert "malformed request body" in _refusal_message(raw)
         await wait_until(lambda: replaying.server.active_request_count == 0)
 
     async def test_the_parser_forgets_the_reader_of_a_malformed_body(self) -> None:
@@ -492,7 +492,7 @@ class TestFraming:
         request = _with_body(b"Transfer-Encoding: chunked", body=b"0\r\n\r\n")
         raw, _ = await _response_and_rest(replaying.url, request.replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert raw.status == 400
-        assert "HTTP/1.0 has no Transfer-Encoding" in _refusal_message(raw)
+        assert "HTTP/1.0 does not support Transfer-Encoding" in _refusal_message(raw)
 
     @each_row(
         "garbage",
@@ -527,7 +527,7 @@ class TestFraming:
         assert raw.header("content-type") == "application/json"
         assert raw.header("server") is None
         message = _refusal_message(raw)
-        assert re.fullmatch("this is no HTTP request that can be read: [^\n]{5,200}", message)
+        assert re.fullmatch("malformed HTTP request: [^\n]{5,200}", message)
         assert message.isprintable()
         assert b"canary" not in raw.body
         assert caplog.text == ""
@@ -557,13 +557,15 @@ class TestFraming:
     async def test_an_oversized_header_is_refused(self, replaying: RunningProxy) -> None:
         raw = await send_request(replaying.url, raw_chat_request("hi", "X-Bomb: " + "a" * 200_000))
         assert raw.status in {400, 431}
-        assert _refusal_message(raw).endswith("one of its headers is longer than 65536 bytes")
+        assert _refusal_message(raw).endswith(
+            "the first line or a header is longer than 65536 bytes"
+        )
 
     async def test_a_url_that_is_too_long_is_not_shown(self, replaying: RunningProxy) -> None:
         raw = await send_request(replaying.url, build_http_request("/v1/" + "a" * 70_000, b""))
         assert raw.status == 400
         assert _refusal_message(raw).endswith(
-            "its first line or one of its headers is longer than 65536 bytes"
+            "the first line or a header is longer than 65536 bytes"
         )
 
     async def test_a_header_of_thirty_kilobytes_is_accepted(self, replaying: RunningProxy) -> None:
@@ -660,7 +662,7 @@ class TestConnections:
             assert await _is_alive(client)
         assert raw.status == 200
         assert list(running_proxy.journal.misses) == []
-        assert running_proxy.journal.entries[0].origin == "answer to a probe"
+        assert running_proxy.journal.entries[0].origin == "response to a probe"
 
     async def test_a_recorded_answer_to_a_probe_comes_before_ours(self, tmp_path: Path) -> None:
         head = ResponseHead(503, "No", (), "none", 0)
@@ -762,7 +764,7 @@ class TestJournal:
         )
         notes = [entry["note"] for entry in json.loads(raw.body)["entries"]]
         assert "\\udcff" in notes[0]
-        assert "is no session name" in notes[1]
+        assert "is not a valid session name" in notes[1]
 
     async def test_a_client_that_leaves_is_noticed_at_once(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response(*"abc", gap=60_000))
@@ -794,7 +796,9 @@ class TestJournal:
                     await client.reader.readuntil(b"data: 1")
             await wait_until(lambda: recording.server.active_request_count == 0)
         assert recording.journal.counts.clients_left == (not has_begun)
-        departures = [message for message in caplog.messages if "left after" in message]
+        departures = [
+            message for message in caplog.messages if "client disconnected after" in message
+        ]
         assert [bool(re.fullmatch(_CLIENT_LEFT_LOG, item)) for item in departures] == [True] * (
             not has_begun
         )

@@ -43,7 +43,7 @@ def configure(patch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
 
 def assert_refused(error: Exception | None, kind: str) -> None:
     """Assert that the error names its exception type and nothing more."""
-    assert str(error).startswith(f"--sign aws: the AWS credentials cannot be had ({kind}): look at")
+    assert str(error).startswith(f"--sign aws: cannot load the AWS credentials ({kind}); check")
     assert CANARY not in str(error)
 
 
@@ -154,6 +154,6 @@ async def test_credentials_that_cannot_be_renewed_are_reported(
             )
     assert (before.status, after.status) == (200, 502)
     message = json.loads(after.body)["message"]
-    assert message.startswith(f"the AWS credentials cannot be renewed ({kind}): log in again")
+    assert message.startswith(f"cannot renew the AWS credentials ({kind}); log in again")
     assert not [item for item in (CANARY, TOKEN, SECRET) if item in message]
     assert len(live.requests) == 1

@@ -200,7 +200,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
     ran, statuses = await run_simulate(tmp_path, "--respond", "answers:respond", "--strict")
 
     assert (ran.exit_code, statuses) == (1, [500])
-    assert "respond failed: KeyError: 'missing'" in ran.stderr
+    assert "the --respond function failed: KeyError: 'missing'" in ran.stderr
     assert "Traceback (most recent call last):" in ran.stderr
     assert "return {}['missing']" in ran.stderr
 
@@ -213,7 +213,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
         (("--mock", "{replys: [x]}"), "there is no such field; did you mean reply?"),
         (("--mock", "{chunk_delay_ms: [80, 30]}"), "chunk_delay_ms"),
         (("--mock", "Hello"), "--mock"),
-        (("--respond", "answers"), "write MODULE:FUNCTION, such as answers:respond"),
+        (("--respond", "answers"), "expected MODULE:FUNCTION, such as answers:respond"),
         (("--scenarios", "nowhere"), "there is no file or folder nowhere"),
         (("--on-unknown", "guess"), "'guess' is not one of error, synthesis"),
         (("--silence", "0"), "'0' is not a number of seconds above 0"),

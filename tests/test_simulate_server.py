@@ -207,7 +207,7 @@ async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> 
 
     assert raw.status == 400
     assert json.loads(raw.body) == {
-        "error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'
+        "error": 'expected a scenario: {"scenario": "ID"}; an empty ID removes the choice'
     }
 
 
@@ -222,7 +222,7 @@ async def test_a_scenario_is_chosen_only_for_a_valid_session_name(
         raw = await send_request(simulator.url, request)
 
     assert raw.status == 400
-    assert "' is no session name: use letters, digits" in json.loads(raw.body)["error"]
+    assert "' is not a valid session name: use letters, digits" in json.loads(raw.body)["error"]
 
 
 @each_row(
@@ -254,7 +254,10 @@ async def test_where_no_scenario_is_played_none_can_be_chosen(tmp_path: Path) ->
         raw = await send_request(simulator.url, request)
 
     assert raw.status == 409
-    assert json.loads(raw.body)["error"] == "replay plays no scenarios; start llm-proxy simulate"
+    assert (
+        json.loads(raw.body)["error"]
+        == "this replay run uses no scenarios; start llm-proxy simulate"
+    )
 
 
 @pytest.mark.shows("000-27")
@@ -269,8 +272,8 @@ async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
     assert chosen == {
         "session": "default",
         "scenario": "refnd",
-        "warning": "no scenario refnd is loaded now; it is chosen all the same, and answers once "
-        "it is there: llm-proxy scenario ls lists all ids",
+        "warning": "scenario refnd is not loaded; the session uses it as soon as it is loaded; "
+        "run llm-proxy scenario ls to list all ids",
     }
     assert (
         "Scenario not found: refnd. The nearest: refund." in simulator.last_simulated.unsuccessful
@@ -320,7 +323,7 @@ async def test_an_unsimulated_path_is_answered_with_the_known_ones(
 
     document = json.dumps(json.loads(raw.body))
     assert raw.status == 404
-    assert f"nothing is simulated for {method} {path}" in document
+    assert f"cannot simulate a response to {method} {path}" in document
     assert all(item in document for item in ("/v1/chat/completions", "/v1/messages", "/api/chat"))
     assert live.requests == []
 
@@ -331,7 +334,7 @@ async def test_a_body_without_a_prompt_is_a_bad_request(tmp_path: Path, body: by
         raw = await send_request(simulator.url, build_http_request("/v1/chat/completions", body))
 
     expected_message = (
-        "POST /v1/chat/completions asks for no turn: its body is no JSON that says what"
+        "POST /v1/chat/completions: the request body is not a JSON object with messages"
     )
     assert (raw.status, json.loads(raw.body)["error"]["message"]) == (400, expected_message)
 

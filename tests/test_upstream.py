@@ -470,7 +470,7 @@ async def test_a_proxy_that_refuses_the_tunnel_is_named_with_its_status(tmp_path
             raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     message = json.loads(raw.body)["error"]["message"]
-    assert message.startswith(f"--upstream-proxy {forward_proxy.url} refused the way ")
+    assert message.startswith(f"--upstream-proxy {forward_proxy.url} refused the connection ")
     assert "HTTP 403" in message
 
 
@@ -591,7 +591,7 @@ async def test_an_internal_error_within_an_answer_is_a_reset_and_is_logged(
             raw = await send_request(recording.url, CHAT, timeout_s=5)
             assert recording.active_stream_count() == 0
     assert raw.ending == "rst"
-    assert caplog.text.count("a fault in llm-proxy; please report it") == 1
+    assert caplog.text.count("internal error in llm-proxy; please report it") == 1
     assert "a fault of ours" in caplog.text
     assert not any(cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path))
 

@@ -227,11 +227,11 @@ def _checked_name(label: str, name: str) -> str:
     if not is_valid_name(name):
         raise RequestRefused(
             400,
-            f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is no {label} name: use letters, "
-            f"digits, dot, dash and underscore, at most {_MAX_NAME_CHARS} of them",
+            f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is not a valid {label} name: use "
+            f"letters, digits, dots, hyphens and underscores, at most {_MAX_NAME_CHARS} characters",
         )
     if spans := redaction.DEFAULT_REDACTION.finder().find(name.encode()):
         raise RequestRefused(
-            400, f"the {label} name looks like a secret ({spans[0].rule}): it would be stored"
+            400, f"the {label} name looks like a secret ({spans[0].rule}); use another name"
         )
     return name

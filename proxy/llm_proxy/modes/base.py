@@ -15,7 +15,7 @@ from llm_proxy.scenario.scripted_response import ScriptedResponse
 
 LIVE: Final = "live"
 UNRECORDED: Final = "live, not recorded"
-PROBE: Final = "answer to a probe"
+PROBE: Final = "response to a probe"
 
 
 @dataclass(frozen=True, slots=True)

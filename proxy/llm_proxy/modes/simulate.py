@@ -44,8 +44,7 @@ awaitable of one of them."""
 
 
 _PREVIOUS_MISSING_MESSAGE: Final = (
-    "The request continues the answer {}, which was not given in this session and run, or is "
-    "forgotten."
+    "The request continues the response {}, which is not stored in this session."
 )
 _TEST_PROVIDER: Final = "test-llm"
 """The member of OpenAI's family whose responses have the format of document 001."""
@@ -329,7 +328,7 @@ class SimulateMode:
             return _parse_mock_reply(returned)
         except (Exception, SystemExit) as error:  # whatever the operator's own code raises
             raise RespondFunctionFailed(
-                f"respond failed: {type(error).__name__}: {error}"
+                f"the --respond function failed: {type(error).__name__}: {error}"
             ) from error
 
     def _auxiliary_response(
@@ -360,7 +359,7 @@ class SimulateMode:
             raise _not_simulated(routed)
         return ModeResponse(
             scripted_response.immediate_actions(response),
-            f"{_TEST_PROVIDER}: beside turns",
+            f"{_TEST_PROVIDER}: auxiliary response",
             is_simulated=True,
         )
 
@@ -370,9 +369,9 @@ def _parse_mock_reply(value: object) -> MockReply:
     if isinstance(value, str):
         return MockReply(content=value)
     if not isinstance(value, Mapping):
-        raise TypeError(f"it returns {value!r:.80}, neither a text nor a reply")
+        raise TypeError(f"expected a text or a reply, got {value!r:.80}")
     return loading.parse_struct(
-        MockReply, "what it returns", orjson.dumps(value).decode(), is_json=True
+        MockReply, "returned value", orjson.dumps(value).decode(), is_json=True
     )
 
 
@@ -385,9 +384,9 @@ def _not_simulated(routed: RoutedRequest) -> NotSimulated:
     path = printable_excerpt(routed.stored_request.path, _MAX_SHOWN_CHARS)
     if request.method == "POST" and request.path in known_paths:
         return NotSimulated(
-            f"{request.method} {path} asks for no turn: its body is no JSON that says what", 400
+            f"{request.method} {path}: the request body is not a JSON object with messages", 400
         )
     return NotSimulated(
-        f"nothing is simulated for {request.method} {path}; turns are, at "
-        f"{', '.join(known_paths)} and the like"
+        f"cannot simulate a response to {request.method} {path}; simulated paths include "
+        f"{', '.join(known_paths)}"
     )

@@ -38,23 +38,25 @@ async def listen(runner: web.ServerRunner, settings: Settings) -> str:
     try:
         await web.TCPSite(runner, host, port, backlog=_LISTEN_BACKLOG, reuse_port=False).start()
     except socket.gaierror:
-        raise UsageError(f"--host {host}: there is no such address here") from None
+        raise UsageError(f"--host {host}: unknown host") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"port {port} of {host} is in use: stop the program that has it, or give "
-                "--port 0 for any free one"
+                f"port {port} of {host} is in use; stop the other program, or set --port 0 for any "
+                "free port"
             ) from None
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UsageError(
-            f"cannot listen on {host}:{port} ({reason}): give --host an address of this machine, "
-            "and --port one that you may use"
+            f"cannot listen on {host}:{port}: {reason}; set --host to an address of this machine, "
+            "and --port to a port that you may use"
         ) from None
     port = int(runner.addresses[0][1])
     for name, address in settings.upstreams.items():
         for own_host in ("127.0.0.1", "localhost", "[::1]", host):
             if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own_host}:{port}":
-                raise UsageError(f"--upstream {name}={address} is this proxy itself")
+                raise UsageError(
+                    f"--upstream {name}={address}: this is the address of the proxy itself"
+                )
     return f"http://{_connectable_host(host)}:{port}"
 
 
@@ -115,9 +117,7 @@ class ListenerGate:
         if open_windows and self._is_open:
             _, end, active_rule = max(open_windows, key=lambda window: window[1])
             rule_text = printable_excerpt(active_rule.rule.text, _MAX_RULE_CHARS)
-            log.info(
-                "the listener is closed for %.3g s: fault %s", (end - now_ms) / 1000, rule_text
-            )
+            log.info("listener closed for %.3g s by fault %s", (end - now_ms) / 1000, rule_text)
             await self._close_listener()
         elif not open_windows and not self._is_open:
             await self._open_listener()
@@ -147,11 +147,11 @@ class ListenerGate:
                 await site.stop()
             self._release_sockets()
             reason = os.strerror(error.errno) if error.errno else str(error)
-            log.warning("the listener cannot be opened again (%s); trying on", reason)
+            log.warning("cannot reopen the listener: %s; retrying", reason)
             return
         self._held_sockets = []
         self._is_open = True
-        log.info("the listener is open again")
+        log.info("listener reopened")
 
     def _release_sockets(self) -> None:
         for sock in self._held_sockets:

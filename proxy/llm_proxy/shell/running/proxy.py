@@ -125,8 +125,8 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
     for rule in settings.faults:
         if mode == "record" and isinstance(rule.location, AtFraction):
             raise UsageError(
-                f"fault '{rule.text}': nobody knows the length of a live stream beforehand, so "
-                "fraction= has no meaning in record: place it by after=, bytes=, ms= or at="
+                f"fault '{rule.text}': record cannot use fraction=, because the length of a live "
+                "stream is unknown; use after=, bytes=, ms= or at="
             )
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     settings.match_rules.redaction.finder()  # compiled now: the first request does not wait for it
@@ -298,7 +298,7 @@ def _import_function(function_path: str) -> RespondFunction:
     module, colon, attribute = function_path.partition(":")
     if not colon or not module or not attribute:
         raise UsageError(
-            f"--respond {function_path}: write MODULE:FUNCTION, such as answers:respond"
+            f"--respond {function_path}: expected MODULE:FUNCTION, such as answers:respond"
         )
     working_folder = str(Path.cwd())
     if working_folder not in sys.path:
@@ -306,13 +306,15 @@ def _import_function(function_path: str) -> RespondFunction:
     try:
         imported = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise UsageError(f"--respond {function_path}: there is no module {error.name}") from None
+        raise UsageError(f"--respond {function_path}: no such module: {error.name}") from None
     except AttributeError:
-        raise UsageError(f"--respond {function_path}: {module} has no {attribute}") from None
+        raise UsageError(
+            f"--respond {function_path}: module {module} has no function {attribute}"
+        ) from None
     except Exception as error:
-        raise UsageError(f"--respond {function_path}: {module} fails to load: {error}") from error
+        raise UsageError(f"--respond {function_path}: cannot import {module}: {error}") from error
     if not callable(imported):
-        raise UsageError(f"--respond {function_path}: {attribute} is no function")
+        raise UsageError(f"--respond {function_path}: {attribute} is not a function")
     function: RespondFunction = imported
     return function
 

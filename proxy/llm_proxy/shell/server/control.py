@@ -51,7 +51,9 @@ _MAX_NAME_CHARS: Final = 80
 """Maximum length of a name in a message."""
 _MAX_RULES: Final = 1000
 """Maximum number of runtime rules."""
-_FAULTS_ERROR: Final = 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'
+_FAULTS_ERROR: Final = (
+    'expected a list of faults: {"faults": ["reset,after=3"]}; DELETE removes the runtime faults'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class ControlPages:
 
         `request_body` is the body of `request`, which has been read already.
         """
-        error = f"there is no {request.method} {request.path}; see docs/reference/server.md"
+        error = f"no such page: {request.method} {request.path}; see docs/reference/server.md"
         response = await self._page_response(request.method, request.path, request_body)
         status, document = response or (404, {"error": error})
         if any(isinstance(value, list) for value in document.values()):  # it may be long
@@ -125,24 +127,27 @@ class ControlPages:
             case _:
                 return None
         if self.choose_scenario is None:
-            return 409, {"error": f"{self.mode.name} plays no scenarios; start llm-proxy simulate"}
+            return 409, {
+                "error": f"this {self.mode.name} run uses no scenarios; start llm-proxy simulate"
+            }
         if not is_valid_name(session):
             return _invalid_session(session)
         if not isinstance(scenario, str):
-            return 400, {"error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'}
+            return 400, {
+                "error": 'expected a scenario: {"scenario": "ID"}; an empty ID removes the choice'
+            }
         scenario_id = scenario.strip()
         document = {"session": session, "scenario": scenario_id}
         if not await self.choose_scenario(session, scenario_id):
             document["warning"] = (
-                f"no scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is loaded now; "
-                "it is chosen all the same, and answers once it is there: llm-proxy scenario "
-                "ls lists all ids"
+                f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; the "
+                "session uses it as soon as it is loaded; run llm-proxy scenario ls to list all ids"
             )
         return 200, document
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
         if self.mode.name == "record":
-            return 409, {"error": "record passes answers on as they come, at no pace of ours"}
+            return 409, {"error": "record cannot set a pace: it forwards responses as they arrive"}
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")
         if not isinstance(session, str) or (session and not is_valid_name(session)):
@@ -152,7 +157,7 @@ class ControlPages:
             text = fields.get("pace")
             if not isinstance(text, str):
                 return 400, {
-                    "error": 'say a pace: {"pace": "50tps"}; docs/reference/pacing.md has them all'
+                    "error": 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'
                 }
             try:
                 pace = parse_pace(text)
@@ -179,7 +184,7 @@ class ControlPages:
                 return 400, {"error": _FAULTS_ERROR}
             if len(rule_texts) > _MAX_RULES:
                 return 400, {
-                    "error": f"there may be {_MAX_RULES} faults, and these are {len(rule_texts)}"
+                    "error": f"expected at most {_MAX_RULES} faults, got {len(rule_texts)}"
                 }
             try:
                 self.fault_middleware.set_rules(await asyncio.to_thread(parse_rules, rule_texts))
@@ -199,8 +204,9 @@ class ControlPages:
 
 def _invalid_session(session: str) -> PageResponse:
     return 400, {
-        "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is no session name: use "
-        "letters, digits, dot, dash and underscore, a letter or a digit first, at most 100 of them"
+        "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is not a valid session name: "
+        "use letters, digits, dots, hyphens and underscores, with a letter or digit first, at most "
+        "100 characters"
     }
 
 

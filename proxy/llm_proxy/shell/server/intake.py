@@ -64,16 +64,18 @@ class RequestGuards:
         target = request.raw_path
         if not target.startswith("/"):
             shown = redact_text(displayable_target(target))
-            raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
+            raise RequestRefused(400, f"{shown!a} is not a path; llm-proxy is not a forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
-            raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
+            raise RequestRefused(
+                400, "HTTP/1.0 does not support Transfer-Encoding; send a Content-Length"
+            )
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
+            raise RequestRefused(426, "WebSockets are not supported; use the provider's HTTP API")
         if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
-            raise RequestRefused(508, "this proxy sent this request: an upstream leads to it")
+            raise RequestRefused(508, "request loop: an --upstream leads back to this proxy")
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
-            raise RequestRefused(400, "a request needs one Host header")
+            raise RequestRefused(400, "a request must have exactly one Host header")
         sockname = request.transport and request.transport.get_extra_info("sockname")
         port = sockname[1] if sockname else None
         if not _is_own_host(hosts[0], port, self.allow_hosts):
@@ -81,13 +83,13 @@ class RequestGuards:
             if _is_local_name(name):
                 raise RequestRefused(
                     421,
-                    f"the host is right, the port of {hosts[0]!a} is not: this proxy listens on "
-                    f"{port}; behind a mapped port start it with --allow-host {name}",
+                    f"wrong port in the Host header {hosts[0]!a}: this proxy listens on {port}; "
+                    f"behind a mapped port, start llm-proxy with --allow-host {name}",
                 )
             raise RequestRefused(
                 421,
-                f"this proxy does not answer for the host {hosts[0]!a}: start it with "
-                "--allow-host NAME if that is one of its names",
+                f"unknown host {hosts[0]!a} in the Host header; start llm-proxy with --allow-host "
+                "NAME to allow it",
             )
 
         origin = request.headers.get("Origin")
@@ -95,11 +97,11 @@ class RequestGuards:
             return
         site = request.headers.get("Sec-Fetch-Site", "none")
         if origin is not None or site in {"cross-site", "same-site"}:
-            page = f"of {origin!a}" if origin is not None else "of another site"
+            page = f"{origin!a}" if origin is not None else "another site"
             raise RequestRefused(
                 403,
-                f"a web page {page} may not use this proxy: start it with --allow-origin ORIGIN "
-                "if it may",
+                f"web pages of {page} may not use this proxy; start llm-proxy with --allow-origin "
+                "ORIGIN to allow them",
             )
 
 
@@ -233,7 +235,7 @@ class ClientConnection(web.RequestHandler):
         """The response to a malformed request; aiohttp calls this with its parser's `message`."""
         if message is None:  # not from the parser: an internal error, which aiohttp logs
             return super().handle_error(request, status, exc)
-        reason = f"this is no HTTP request that can be read: {_parser_error_line(message)}"
+        reason = f"malformed HTTP request: {_parser_error_line(message)}"
         return _RefusalResponse(request, RequestRefused(status, reason))
 
 
@@ -269,7 +271,9 @@ async def read_body(request: web.BaseRequest, admission: RequestAdmission) -> by
     content = request.content
     if request.version >= HttpVersion11 and "Expect" in request.headers:
         if request.headers["Expect"].lower() != "100-continue":
-            raise RequestRefused(417, "the only expectation that is met is 100-continue")
+            raise RequestRefused(
+                417, "unsupported Expect header; the only supported value is 100-continue"
+            )
         if request.transport is not None and not content.is_eof():
             request.transport.write(_CONTINUE_RESPONSE)
     try:
@@ -281,13 +285,11 @@ async def read_body(request: web.BaseRequest, admission: RequestAdmission) -> by
         # Keeps aiohttp, too, from waiting for the rest of the body.
         content.set_exception(web.RequestPayloadError("given up"))
         raise RequestRefused(
-            408,
-            f"nothing of the request body came for {admission.body_idle_timeout_s:g} s: send it "
-            "faster",
+            408, f"no data of the request body arrived for {admission.body_idle_timeout_s:g} s"
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(
-            400, f"the request body is malformed: {_parser_error_line(str(error))}"
+            400, f"malformed request body: {_parser_error_line(str(error))}"
         ) from None
     if len(body) > admission.max_body_bytes:
         raise _body_too_large_error(admission.max_body_bytes)
@@ -311,7 +313,7 @@ async def _read_with_idle_timeout(content: StreamReader, admission: RequestAdmis
 def _body_too_large_error(max_body_bytes: int) -> RequestRefused:
     return RequestRefused(
         413,
-        f"the request body is larger than {max_body_bytes} bytes: start llm-proxy with "
+        f"the request body is larger than {max_body_bytes} bytes; start llm-proxy with "
         "a larger --max-body",
     )
 
@@ -319,7 +321,7 @@ def _body_too_large_error(max_body_bytes: int) -> RequestRefused:
 def _parser_error_line(text: str) -> str:
     """The first line of a parser error; the lines below it quote the bytes."""
     if (too_long := _LINE_TOO_LONG.match(text)) is not None:  # the message quotes the bytes
-        return f"its first line or one of its headers is longer than {too_long[1]} bytes"
+        return f"the first line or a header is longer than {too_long[1]} bytes"
     return printable_excerpt(text.partition("\n")[0].rstrip(":"), _MAX_PARSER_ERROR_CHARS)
 
 

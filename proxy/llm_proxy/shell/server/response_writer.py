@@ -139,7 +139,7 @@ class ResponseWriter(web.StreamResponse):
         if self._unwritten:
             transport = self._request.transport
             if transport is None or transport.is_closing():
-                raise ConnectionResetError("the client has gone")
+                raise ConnectionResetError("the client has disconnected")
             transport.write(bytes(self._unwritten))
             self._unwritten.clear()
         if self._request.protocol.writing_paused:
@@ -155,7 +155,7 @@ class ResponseWriter(web.StreamResponse):
         transport = self._request.transport
         try:
             if transport is not None and not await _wait_while_client_reads(transport, drain_task):
-                self.close_reason = f"the client took nothing for {_DRAIN_TIMEOUT_S:g} s"
+                self.close_reason = f"the client read nothing for {_DRAIN_TIMEOUT_S:g} s"
                 _reset_connection(transport)
                 raise ConnectionResetError(self.close_reason)
             await drain_task
@@ -275,7 +275,7 @@ async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyEr
     status, error_type = _status_and_type(error)
     message = str(error)
     if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
-        message = f"{error}. Delete it, or record it again with llm-proxy record."
+        message = f"{error}; delete the file, or record it again with llm-proxy record"
     body = dialect.error_body(status, error_type, message)
     headers = [
         ("Content-Type", "application/json"),
@@ -298,7 +298,7 @@ def _status_and_type(error: LlmProxyError) -> tuple[int, str]:
         case ScriptExhausted():
             return _MISS_STATUS, "script_exhausted"
         case NotRepresentable():
-            return _MISS_STATUS, "cannot_say"
+            return _MISS_STATUS, "not_representable"
         case RespondFunctionFailed():
             return 500, "respond_failed"
         case RequestRefused(status=status):

@@ -127,7 +127,7 @@ class ProxyServer:
             entry.ending = entry.ending or ("cut" if self._is_stopping else "client_gone")
             raise
         except Exception:  # the outermost frame: an internal error must not look like a response
-            log.exception("a fault in llm-proxy; please report it")
+            log.exception("internal error in llm-proxy; please report it")
             entry.origin, entry.ending = "error", "cut"
             with suppress(ConnectionError):  # the client has gone
                 await writer.abort("rst")
@@ -188,10 +188,10 @@ class ProxyServer:
                 self._journal.counts.clients_left += 1
                 is_live_mode = self._mode.name in _LIVE_MODES
                 log.info(
-                    "%s: the client left after %.1f s, before %s",
+                    "%s: client disconnected after %.1f s, before %s responded",
                     _request_line(routed),
                     routed.elapsed_ms() / 1000,
-                    "the upstream had answered" if is_live_mode else "it was answered",
+                    "the upstream" if is_live_mode else "llm-proxy",
                 )
             raise
         finally:
@@ -254,7 +254,7 @@ class ProxyServer:
         if mode_response.similarity is not None:
             counts.answered_by_nearest += 1
             log.warning(
-                "%s: no cassette is the same; the nearest answers, which is %s alike: %s",
+                "%s: no cassette matches; using the nearest one (similarity %s): %s",
                 misses.request_summary(routed),
                 format_percent(mode_response.similarity),
                 printable_excerpt(mode_response.origin, _MAX_LOGGED_CHARS),

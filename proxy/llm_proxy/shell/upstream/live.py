@@ -222,9 +222,8 @@ class LiveUpstream:
         if base_url is None:
             raise UpstreamFailed(
                 502,
-                f"no upstream is known for {routed.request.method} {routed.stored_request.path} "
-                f"(provider "
-                f"{routed.provider}): start llm-proxy with --upstream {routed.provider}=URL",
+                f"no upstream for {routed.request.method} {routed.stored_request.path} (provider "
+                f"{routed.provider}); start llm-proxy with --upstream {routed.provider}=URL",
             )
         replaces_v1 = routed.provider in self._settings.replacing_v1
         return URL(
@@ -332,25 +331,25 @@ def _response_head_failure(
     """
     if reason := _invalid_head_reason(head):
         return UpstreamFailed(
-            502, f"{_target_description(routed, url)} answered with {reason}: that is no HTTP"
+            502, f"{_target_description(routed, url)} sent an invalid HTTP response: {reason}"
         )
     if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
-        hint = f"give the provider's own address with --upstream {routed.provider}=URL"
-        reason = "leads back to a proxy that it was asked through"
-        return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}: {hint}")
+        hint = f"set --upstream {routed.provider}=URL to the provider's own address"
+        reason = "leads back to a proxy that the request came through"
+        return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}; {hint}")
     return None
 
 
 def _invalid_head_reason(head: ResponseHead) -> str:
     """What makes this head invalid; empty if it is valid."""
     if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
-        return "101 to a request that asked for no other protocol"
+        return "status 101 without an upgrade request"
     if head.status < HTTPStatus.OK:  # aiohttp has dropped other 1xx responses
-        return f"the status {head.status}"
+        return f"status {head.status}"
     try:
         head_lines(head)
     except ValueError:
-        return "a control character in its head"
+        return "a control character in the head"
     return ""
 
 
@@ -359,31 +358,31 @@ def _upstream_failure(
 ) -> UpstreamFailed:
     """The error to respond with when an attempt failed with `error`."""
     upstream = _target_description(routed, url)
-    hint = f"check that it runs, or give --upstream {routed.provider}=URL"
+    hint = f"check that it is running, or set --upstream {routed.provider}=URL"
     if settings.proxy_url is not None:
         if (proxy_failure := _upstream_proxy_failure(error, URL(settings.proxy_url))) is not None:
             return UpstreamFailed(502, f"--upstream-proxy {settings.proxy_url} {proxy_failure}")
-        upstream += f" asked through --upstream-proxy {settings.proxy_url},"
+        upstream += f" through --upstream-proxy {settings.proxy_url}"
     match error:
         case aiohttp.ServerTimeoutError():
             return UpstreamFailed(
                 502,
-                f"{upstream} could not be reached within {settings.connect_timeout_s:g} s: {hint}",
+                f"{upstream} cannot be reached within {settings.connect_timeout_s:g} s; {hint}",
             )
         case TimeoutError():
             return UpstreamFailed(
-                504, f"{upstream} did not answer within {settings.idle_timeout_s:g} s"
+                504, f"{upstream} did not respond within {settings.idle_timeout_s:g} s"
             )
         case aiohttp.ClientConnectorError():
-            return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}): {hint}")
+            return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}); {hint}")
         case UnexpectedBytes():
-            return UpstreamFailed(502, f"{upstream} sent an answer before it was asked")
+            return UpstreamFailed(502, f"{upstream} sent data before it received the request")
         case aiohttp.ServerDisconnectedError() | OSError():
-            return UpstreamFailed(502, f"{upstream} closed the connection without an answer")
+            return UpstreamFailed(502, f"{upstream} closed the connection without a response")
         case aiohttp.ClientResponseError():  # its message quotes upstream bytes, secrets included
-            return UpstreamFailed(502, f"{upstream} did not answer in HTTP")
+            return UpstreamFailed(502, f"{upstream} sent a response that is not HTTP")
         case _:
-            return UpstreamFailed(502, f"{upstream} could not be asked ({type(error).__name__})")
+            return UpstreamFailed(502, f"the request to {upstream} failed ({type(error).__name__})")
 
 
 def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
@@ -391,17 +390,17 @@ def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
     match error:
         case aiohttp.ClientHttpProxyError():
             return (
-                f"refused the way to the upstream with HTTP {error.status}: let it pass that "
-                "host, or start llm-proxy with another proxy or none"
+                f"refused the connection to the upstream with HTTP {error.status}; allow that host "
+                "in the proxy, or start llm-proxy with another --upstream-proxy"
             )
         case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
             return (
-                f"cannot be reached ({error.os_error}): check that it runs, or start llm-proxy "
-                "with another proxy or none"
+                f"cannot be reached ({error.os_error}); check that it is running, or start "
+                "llm-proxy with another --upstream-proxy"
             )
         case _:
             return None
 
 
 def _target_description(routed: RoutedRequest, url: URL) -> str:
-    return f"the upstream of {routed.provider}, {url.origin()},"
+    return f"the upstream {url.origin()} (provider {routed.provider})"

@@ -61,7 +61,7 @@ class ResponsePump:
         self._head: ResponseHead | None = None
         self.head_at_ms = 0.0
         """When the head arrived, in ms since the request was read in full."""
-        self._failure = UpstreamFailed(502, "llm-proxy was stopped before the upstream answered")
+        self._failure = UpstreamFailed(502, "llm-proxy stopped before the upstream responded")
         self._response: UpstreamResponse | None = None
         self._queue: list[Read] = []
         self._queued_bytes = 0
@@ -140,7 +140,7 @@ class ResponsePump:
             and not task.cancelled()
             and (error := task.exception()) is not None
         ):
-            log.error("a fault in llm-proxy; please report it", exc_info=error)
+            log.error("internal error in llm-proxy; please report it", exc_info=error)
 
     async def _open_and_pump(self) -> None:
         try:

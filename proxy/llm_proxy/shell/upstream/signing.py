@@ -52,10 +52,9 @@ def refuse_sigv4_request(request: Request) -> None:
     ):
         raise RequestRefused(
             501,
-            "this request has an AWS signature (SigV4), which is for the address that the client "
-            "knows, so AWS would refuse it: start llm-proxy with --sign aws, which signs with "
-            "your credentials, or give the client a Bedrock API key as bearer token, which needs "
-            "no signature and is passed on",
+            "the AWS signature (SigV4) of this request covers the proxy's address, so AWS would "
+            "reject it; start llm-proxy with --sign aws to sign requests with your credentials, "
+            "or use a Bedrock API key in the client",
         )
 
 
@@ -76,18 +75,18 @@ class AwsSigner:
         )
         if self.region and _REGION_NAME.fullmatch(self.region) is None:
             raise UsageError(
-                f"--sign aws: {printable_excerpt(self.region, 60)!r} is no region of AWS"
+                f"--sign aws: {printable_excerpt(self.region, 60)!r} is not a valid AWS region"
             )
         if not self.region:
             raise UsageError(
-                "--sign aws: the region is not known: set AWS_REGION, or give --upstream "
-                "bedrock=URL with a host of AWS's, which names it"
+                "--sign aws: no AWS region; set AWS_REGION, or set --upstream bedrock=URL to an "
+                "AWS address that contains the region"
             )
         self._credentials = self._run_startup_lookup(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
-                "--sign aws: there are no AWS credentials: set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with aws sso login"
+                "--sign aws: no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or AWS_PROFILE, or run aws sso login"
             )
         self._run_startup_lookup(self._credentials.get_frozen_credentials)
         # One thread, because requests must stay in the order of their takes; renewal may be slow.
@@ -112,8 +111,8 @@ class AwsSigner:
         except _BotocoreLookupFailed as error:
             raise UpstreamFailed(
                 502,
-                f"the AWS credentials cannot be renewed ({error}): log in again, "
-                "or start llm-proxy with others",
+                f"cannot renew the AWS credentials ({error}); log in again, or start llm-proxy "
+                "with other credentials",
             ) from None
 
     def _sign(self, request: Request, url: str) -> Request:
@@ -138,8 +137,8 @@ class AwsSigner:
             return _run_botocore_lookup(lookup)
         except _BotocoreLookupFailed as error:
             raise UsageError(
-                f"--sign aws: the AWS credentials cannot be had ({error}): look "
-                "at AWS_PROFILE and your AWS configuration, or log in with aws sso login"
+                f"--sign aws: cannot load the AWS credentials ({error}); check AWS_PROFILE and "
+                "your AWS configuration, or run aws sso login"
             ) from None
 
 
@@ -184,4 +183,6 @@ def _import_botocore() -> Any:
             importlib.import_module(f"botocore.{module}")
         return importlib.import_module("botocore")
     except ImportError:
-        raise UsageError("--sign aws needs botocore: pip install 'llm-proxy-replay[aws]'") from None
+        raise UsageError(
+            "--sign aws: botocore is not installed; run pip install 'llm-proxy-replay[aws]'"
+        ) from None
