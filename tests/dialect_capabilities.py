@@ -1,9 +1,14 @@
-"""What each dialect can represent; `python tests/dialect_capabilities.py` prints the table."""
+"""What each dialect can represent, by form of response and in summary.
+
+`PYTHONPATH=proxy:tests python tests/dialect_capabilities.py` writes the table of all forms to
+`dialect_capabilities.md`, and prints the summary for `docs/reference/dialects.md`.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from dialect_manners import MANNERS, Manner
@@ -20,6 +25,7 @@ from llm_proxy.turns import (
     Turn,
 )
 
+FORMS_FILE: Final = Path(__file__).with_suffix(".md")
 _IMAGE: Final = Media("image/png", base64="aGk=")
 _SIGNED_REASONING: Final = Reasoning("Hm.", signature="c2VhbA==")
 _TOOL_CALL: Final = ToolCall("call_1", "search", "{}")
@@ -71,23 +77,49 @@ def _accepts_choices(manner: Manner) -> str:
 
 COLUMNS: Final[Mapping[str, Callable[[Manner], str]]] = {
     "reasoning": _preserves(Reasoning("Hm."), Text("Yes.")),
-    "its seal": _signature,
+    "signature": _signature,
     "tool calls": _preserves(ToolCall("call_1", "f", '{"a":1}')),
-    "text after a call": _preserves(Text("a"), ToolCall("call_1", "f", "{}"), Text("b")),
+    "text after call": _preserves(Text("a"), ToolCall("call_1", "f", "{}"), Text("b")),
     "refusals": _preserves(Refusal("No.")),
-    "provider's tools": _preserves(_TOOL_CALL, _TOOL_RESULT, Text("Yes.")),
+    "provider-run tools": _preserves(_TOOL_CALL, _TOOL_RESULT, Text("Yes.")),
     "citations": _preserves_citations,
     "images": _preserves(_IMAGE),
     "choices": _accepts_choices,
 }
 
 
-def capability_table() -> str:
-    """Return the table as it is in the documentation."""
-    rows = [("manner", *COLUMNS), ("---",) * (len(COLUMNS) + 1)]
-    rows += ((manner.name, *(check(manner) for check in COLUMNS.values())) for manner in MANNERS)
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+def forms_table() -> str:
+    """Return the table of all forms of responses."""
+    rows = ((manner.name, *(check(manner) for check in COLUMNS.values())) for manner in MANNERS)
+    return _table("form", rows)
+
+
+def summary_table() -> str:
+    """Return the table of all dialects; a value that depends on the form is `varies`."""
+    values_by_dialect: dict[str, list[set[str]]] = {}
+    for manner in MANNERS:
+        sets = values_by_dialect.setdefault(_summary_label(manner), [set() for _ in COLUMNS])
+        for values, check in zip(sets, COLUMNS.values(), strict=True):
+            values.add(check(manner))
+    rows = (
+        (label, *(values.pop() if len(values) == 1 else "varies" for values in sets))
+        for label, sets in values_by_dialect.items()
+    )
+    return _table("dialect", rows)
+
+
+def _summary_label(manner: Manner) -> str:
+    name = f"`{manner.dialect.name}`"
+    if manner.dialect.name != "bedrock":
+        return name
+    return f"{name} {'Converse' if '/converse' in manner.request.path else 'invoke'}"
+
+
+def _table(label: str, rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [(label, *COLUMNS), ("---",) * (len(COLUMNS) + 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(capability_table())
+    FORMS_FILE.write_text(forms_table())
+    sys.stdout.write(summary_table())

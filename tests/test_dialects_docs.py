@@ -15,14 +15,20 @@ PAGE = (DOCS / "reference" / "dialects.md").read_text()
 
 
 def test_the_page_ends_with_the_generated_table() -> None:
-    assert PAGE.endswith(f"\n{dialect_capabilities.capability_table()}"), (
+    assert PAGE.endswith(f"\n{dialect_capabilities.summary_table()}"), (
         "PYTHONPATH=proxy:tests python tests/dialect_capabilities.py prints the table"
+    )
+
+
+def test_the_table_of_all_forms_is_current() -> None:
+    assert dialect_capabilities.FORMS_FILE.read_text() == dialect_capabilities.forms_table(), (
+        "PYTHONPATH=proxy:tests python tests/dialect_capabilities.py writes the table"
     )
 
 
 @each_row("name", [dialect.name for dialect in dialects.DIALECTS])
 def test_every_dialect_has_its_row(name: str) -> None:
-    assert f"`{name}`" in PAGE.split("## The family")[0]
+    assert f"`{name}`" in PAGE.split("## OpenAI-compatible")[0]
 
 
 @each_row("name", VARIANT_BY_PROVIDER)
