@@ -316,8 +316,8 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
         ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
         ({}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
         ({"pace": 4}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
-        ({"pace": "4x", "session": "a/b"}, "'a/b' is not a valid session name: use letters, "),
-        ({"pace": "4x", "session": 5}, "'5' is not a valid session name: use letters, "),
+        ({"pace": "4x", "session": "a/b"}, "'a/b' is not a valid session name: use at most 100 "),
+        ({"pace": "4x", "session": 5}, "'5' is not a valid session name: use at most 100 "),
     ],
     ids=["no pace", "nothing", "a number", "no session", "a number for a session"],
 )

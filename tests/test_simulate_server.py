@@ -222,7 +222,10 @@ async def test_a_scenario_is_chosen_only_for_a_valid_session_name(
         raw = await send_request(simulator.url, request)
 
     assert raw.status == 400
-    assert "' is not a valid session name: use letters, digits" in json.loads(raw.body)["error"]
+    assert (
+        "' is not a valid session name: use at most 100 letters, digits"
+        in json.loads(raw.body)["error"]
+    )
 
 
 @each_row(

@@ -228,7 +228,7 @@ def _checked_name(label: str, name: str) -> str:
         raise RequestRefused(
             400,
             f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is not a valid {label} name: use "
-            f"letters, digits, dots, hyphens and underscores, at most {_MAX_NAME_CHARS} characters",
+            f"at most {_MAX_NAME_CHARS} letters, digits, dots, dashes and underscores",
         )
     if spans := redaction.DEFAULT_REDACTION.finder().find(name.encode()):
         raise RequestRefused(

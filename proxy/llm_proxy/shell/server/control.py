@@ -205,8 +205,7 @@ class ControlPages:
 def _invalid_session(session: str) -> PageResponse:
     return 400, {
         "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is not a valid session name: "
-        "use letters, digits, dots, hyphens and underscores, with a letter or digit first, at most "
-        "100 characters"
+        "use at most 100 letters, digits, dots, dashes and underscores"
     }
 
 
