@@ -386,7 +386,7 @@ class TestRecordAndReplay:
             "replay", *options, *_client_command("never recorded", code), folder=tmp_path
         )
         assert result.exit_code == expected
-        assert "no cassette for POST /v1/chat/completions (m)" in result.stderr
+        assert "no cassette matches POST /v1/chat/completions (m)" in result.stderr
         assert "not answered from a cassette: 1 request\n" in result.stderr
 
     async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
@@ -561,7 +561,7 @@ MISTAKES = {
         ("replay", "--port", "65536"), ("--port: '65536'", "from 0 to 65535")
     ),
     "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, a speed")),
-    "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is no pace",)),
+    "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is not a valid pace",)),
     "upstream without a name": Mistake(
         ("record", "--upstream", "http://a"), ("--upstream", "expected NAME=URL")
     ),
@@ -905,8 +905,8 @@ class TestServing:
         assert all({"at", "level", "message"} <= set(item) for item in lines)
         warnings = [item["message"] for item in lines if item["level"] == "warning"]
         beginnings = [
-            "cassettes/ does not exist", "no cassette for", "not answered from", "  missed: POST",
-            "    no cassette for",
+            "cassettes/ does not exist", "no cassette matches", "not answered from",
+            "  missed: POST", "    no cassette matches",
         ]  # fmt: skip
         assert len(warnings) == len(beginnings)
         assert all(

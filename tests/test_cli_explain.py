@@ -48,14 +48,17 @@ async def test_a_request_that_is_answered_names_its_takes_and_its_key(tmp_path: 
             "request   POST /v1/chat/completions (m), session default",
             "dialect   openai-chat, provider openai",
             "body      json, 4 values; key rules 2",
-            "rules     none: every value counts",
+            "rules     none: every value is part of the key",
             f"key       {key_of_request(raw_chat_request())}",
-            "answers   session default: 2 takes",
+            "takes     session default: 2 takes",
             f"  {name}-1.jsonl",
             f"  {name}-2.jsonl",
         ],
     )
-    assert "explained for POST /v1/chat/completions; --path says another" in result.stderr
+    assert (
+        "path guessed from the body: POST /v1/chat/completions; set --path to change it"
+        in result.stderr
+    )
 
 
 async def test_a_miss_lists_all_differences_and_the_rules_that_help(
@@ -67,11 +70,12 @@ async def test_a_miss_lists_all_differences_and_the_rules_that_help(
     result = await run_explain(tmp_path, file)
 
     assert result.exit_code == 1
-    assert "$.temperature: 0.5, not in the cassette" in result.stdout
-    assert f'$.user: "{"u" * 3000}", not in the cassette' in result.stdout
-    assert "record it with llm-proxy record, or it answers with: --normalise" in result.stdout
-    advice = result.stdout.splitlines()[-1].rpartition("answers with: ")[2]
-    assert advice == "--normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
+    assert "$.temperature: request has 0.5, cassette has no value" in result.stdout
+    assert f'$.user: request has "{"u" * 3000}", cassette has no value' in result.stdout
+    assert result.stdout.splitlines()[-1] == (
+        "advice    record it with llm-proxy record, or match the nearest cassette with: "
+        "--normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
+    )
 
 
 async def test_the_rules_that_it_names_make_it_answer(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ async def test_the_rules_that_it_names_make_it_answer(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert "rule      ignore@1=$.temperature changes 1 value" in result.stdout
-    assert "  $.temperature: 0.5 → does not count" in result.stdout
+    assert "  $.temperature: 0.5 → ignored" in result.stdout
 
 
 async def test_what_a_rule_replaces_is_shown_with_its_name(tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ async def test_what_a_rule_replaces_is_shown_with_its_name(tmp_path: Path) -> No
                 {"path": "$.metadata.c", "before": f'"{OTHER}"', "after": '"<uuid-2>"'},
             ],
             "more": 0,
-            "names": {"<uuid-1>": ID, "<uuid-2>": OTHER},
+            "placeholders": {"<uuid-1>": ID, "<uuid-2>": OTHER},
         }
     ]
     assert explanation["values"]["$.metadata.a"] == '"<uuid-1>"'
@@ -111,18 +115,18 @@ async def test_the_json_describes_a_miss_as_the_misses_page_does(tmp_path: Path)
     [path] = write_cassettes(tmp_path, raw_chat_request("recorded"), text_response("one"))
     explanation = await explain_json(tmp_path, write_request(tmp_path, BODY))
 
-    assert (explanation["explain"], explanation["answers"], explanation["nearest"]) == (1, [], None)
-    assert explanation["miss"]["why"] == "differs"
+    assert (explanation["explain"], explanation["takes"], explanation["nearest"]) == (1, [], None)
+    assert explanation["miss"]["reason"] == "differs"
     nearest = explanation["miss"]["nearest"]
     assert nearest["file"] == str(path.relative_to(tmp_path))
     assert nearest["differences"] == [
         {
             "path": "$.messages[0].content",
-            "asked": '"hi"',
+            "requested": '"hi"',
             "stored": '"recorded"',
             "diff": "",
             "rule": "ignore=$.messages[0].content",
-            "caution": "what is asked would not count: record it instead",
+            "caution": "this would ignore the question itself; record it instead",
         }
     ]
 
@@ -161,7 +165,7 @@ async def test_the_path_is_found_by_what_the_library_has(tmp_path: Path) -> None
         text_response("x"),
     )
     explanation = await explain_json(tmp_path, write_request(tmp_path, body))
-    assert explanation["asked"]["path"] == "/api/chat"
+    assert explanation["request"]["path"] == "/api/chat"
 
 
 @each_row(
@@ -177,8 +181,8 @@ async def test_without_a_library_the_path_is_found_by_the_shape(
     tmp_path: Path, body: Any, path: str
 ) -> None:
     explanation = await explain_json(tmp_path, write_request(tmp_path, body))
-    assert path in explanation["asked"]["path"]
-    assert explanation["miss"]["why"] == "empty"
+    assert path in explanation["request"]["path"]
+    assert explanation["miss"]["reason"] == "empty"
 
 
 async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
@@ -187,7 +191,7 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, file, "--match", "nearest:0.5")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[-2:] == ["nearest   answers, 88 % alike", f"  {path.relative_to(tmp_path)}"]
+    assert lines[-2:] == ["nearest   replayed: 88 % similar", f"  {path.relative_to(tmp_path)}"]
 
 
 @each_row(
@@ -195,10 +199,22 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
     [
         ("[1]", (), "request.json holds no JSON object: give the body of a request"),
         ("{", (), "request.json is no JSON: "),
-        ('{"a": 1}', (), "asks for a turn in no dialect that is known: say its path"),
-        ('{"path": "x", "body": {}}', (), "path must be a text that begins with /"),
-        ('{"path": "/x", "headers": 1}', (), "headers must be an object of texts"),
-        ("{}", ("--path", "/x", "--header", "x"), "--header: write NAME: VALUE"),
+        (
+            '{"a": 1}',
+            (),
+            "request.json: cannot guess the path from the body; set it, such as --path",
+        ),
+        (
+            '{"path": "x", "body": {}}',
+            (),
+            "path must be a string that starts with /; method and query must be strings",
+        ),
+        (
+            '{"path": "/x", "headers": 1}',
+            (),
+            "headers must be an object of strings, or a list of pairs of strings",
+        ),
+        ("{}", ("--path", "/x", "--header", "x"), "--header: expected NAME: VALUE, such as"),
         ("{}", ("--path", "/x", "--normalise", "uuid"), "did you mean uuids?"),
     ],
 )
@@ -216,17 +232,15 @@ async def test_an_unknown_name_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "nothing.json")
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: there is no file nothing.json, and no cassette of that name in cassettes: "
-        "give a file with the JSON body of a request, - for stdin, or how a cassette's name begins"
+        "llm-proxy: no such file: nothing.json, and no such cassette in cassettes; pass a file "
+        "with the JSON body of a request, - for stdin, or the start of a cassette's name"
     )
     empty = await run_explain(tmp_path, "nothing.json", "--cassettes", "none")
-    assert "there is no file nothing.json, and no cassette of that name in none" in empty.stderr
+    assert "no such file: nothing.json, and no such cassette in none; pass" in empty.stderr
 
 
 async def test_empty_stdin_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "-")
 
     assert result.exit_code == 2
-    assert result.last_error_line.startswith(
-        "llm-proxy: there is nothing on stdin: pass a request, such as"
-    )
+    assert result.last_error_line.startswith("llm-proxy: stdin is empty; pass a request, such as")

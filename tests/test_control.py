@@ -72,8 +72,8 @@ async def test_misses_are_described_in_full(tmp_path: Path) -> None:
     async with proxy("replay", tmp_path) as server:
         await send_request(server.url, raw_chat_request("asked"))
         [miss] = (await _get_page(server.url, "misses"))["misses"]
-    assert "no cassette for POST /v1/chat/completions" in miss["text"]
-    assert '$.messages[0].content: "asked", cassette has "recorded"' in miss["text"]
+    assert "no cassette matches POST /v1/chat/completions" in miss["text"]
+    assert '$.messages[0].content: request has "asked", cassette has "recorded"' in miss["text"]
 
 
 @each_row(

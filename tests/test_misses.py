@@ -118,36 +118,40 @@ def test_an_empty_library_has_no_nearest() -> None:
 def test_the_miss_of_an_empty_library_says_so() -> None:
     miss = miss_of(chat_call())
     assert str(miss) == (
-        "no cassette for POST /v1/chat/completions (gpt-5): cassettes holds none. "
-        "Record it with llm-proxy record."
+        "no cassette matches POST /v1/chat/completions (gpt-5): the library cassettes is empty; "
+        "record it with llm-proxy record"
     )
-    assert "cassettes is empty" in miss.detail
+    assert miss.detail.endswith("the library cassettes is empty")
 
 
 def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None:
     requested = chat_call(messages=[{"content": "hello"}], temperature=0.5)
     stored = chat_call(messages=[{"content": "hallo"}], seed=7)
     assert miss_text(requested, stored) == (
-        "no cassette for POST /v1/chat/completions (gpt-5). Nearest is cassettes/c0.jsonl, which "
-        'differs at $.messages[0].content: "hello", cassette has "hallo"; '
-        "$.temperature: 0.5, not in the cassette; $.seed: missing, cassette has 7. "
-        "Record it with llm-proxy record, or make the request the same."
+        "no cassette matches POST /v1/chat/completions (gpt-5); nearest: cassettes/c0.jsonl, which "
+        'differs at $.messages[0].content: request has "hello", cassette has "hallo"; '
+        "at $.temperature: request has 0.5, cassette has no value; "
+        "at $.seed: request has no value, cassette has 7; "
+        "record it with llm-proxy record, or change the request"
     )
     miss = miss_of(requested, stored)
     first, second, *others = miss.detail.splitlines()
-    assert f"key {requested.key[:16]}, session default" in first
-    assert "cassettes/c0.jsonl" in second
-    assert "% alike" in second
+    assert first == (
+        "no cassette matches POST /v1/chat/completions (gpt-5); "
+        f"key {requested.key[:16]}, session default"
+    )
+    assert second.startswith("nearest: cassettes/c0.jsonl (")
+    assert second.endswith(" % similar)")
     assert others == [
-        '  $.messages[0].content: "hello", cassette has "hallo"',
+        '  $.messages[0].content: request has "hello", cassette has "hallo"',
         (
-            "    would not count with --normalise 'ignore=$.messages[0].content' "
-            "(what is asked would not count: record it instead)"
+            "    to ignore: --normalise 'ignore=$.messages[0].content' "
+            "(this would ignore the question itself; record it instead)"
         ),
-        "  $.temperature: 0.5, not in the cassette",
-        "    would not count with --normalise 'ignore=$.temperature'",
-        "  $.seed: missing, cassette has 7",
-        "    would not count with --normalise 'ignore=$.seed'",
+        "  $.temperature: request has 0.5, cassette has no value",
+        "    to ignore: --normalise 'ignore=$.temperature'",
+        "  $.seed: request has no value, cassette has 7",
+        "    to ignore: --normalise 'ignore=$.seed'",
         "record it with llm-proxy record",
     ]
 
@@ -226,10 +230,10 @@ def test_without_a_similar_cassette_the_miss_names_no_file() -> None:
     requested = call_to("GET", "/v1/files")
     miss = miss_of(requested, chat_call(), chat_call(seed=1))
     assert str(miss) == (
-        "no cassette for GET /v1/files: nothing like it in cassettes (2 cassettes). "
-        "Record it with llm-proxy record."
+        "no cassette matches GET /v1/files: cassettes has no similar request (2 cassettes); "
+        "record it with llm-proxy record"
     )
-    assert "nothing like it in cassettes (2 cassettes)" in miss.detail
+    assert "cassettes has no similar request (2 cassettes)" in miss.detail
     assert f"key {requested.key[:16]}, session default" in miss.detail
     assert "c0.jsonl" not in str(miss) + miss.detail
 
@@ -243,12 +247,13 @@ def test_a_request_of_the_same_kind_is_nearer_than_one_that_shares_more() -> Non
 
 def test_another_path_is_named_where_the_body_is_the_same() -> None:
     text = miss_text(chat_call(), call_with_body(orjson.dumps(PLAIN), "/v2/chat/completions"))
-    assert "path: /v1/chat/completions, cassette has /v2/chat/completions" in text
+    assert "at path: request has /v1/chat/completions, cassette has /v2/chat/completions" in text
 
 
 def test_the_number_of_named_differences_is_limited() -> None:
     requested, stored = chat_call(), chat_call(**{f"field{n}": n for n in range(30)})
-    assert "$.field2: missing, cassette has 2; and 27 more. Record" in miss_text(requested, stored)
+    text = miss_text(requested, stored)
+    assert "$.field2: request has no value, cassette has 2; and at 27 more paths; record" in text
     miss = miss_of(requested, stored)
     assert len(miss.detail.splitlines()) == 24
 
@@ -256,11 +261,11 @@ def test_the_number_of_named_differences_is_limited() -> None:
 def test_long_values_are_cut_where_they_differ() -> None:
     before, after = "a" * 5000, "b" * 5000
     text = miss_text(chat_call(system=before + "X" + after), chat_call(system=before + "Y" + after))
-    assert "$.system: …" + "a" * 20 + "X" + "b" * 38 + "…, cassette has …" + "a" * 20 + "Y" in text
+    assert f"$.system: request has …{'a' * 20}X{'b' * 38}…, cassette has …{'a' * 20}Y" in text
     assert "[-" not in text
     text = miss_text(chat_call(system=before), chat_call(system=before + "Y" + after))
     assert f"$.system: [-…{'a' * 20}Ybbb" in text
-    assert f"bbb…-] {{+…{'a' * 20}+}} ([-cassette-] {{+request+}}). Record it" in text
+    assert f"bbb…-] {{+…{'a' * 20}+}} ([-cassette-] {{+request+}}); record it" in text
 
 
 def test_values_that_fit_are_not_cut() -> None:
@@ -276,27 +281,27 @@ def test_an_equal_cassette_that_cannot_be_used_is_named() -> None:
     [found] = misses.rank_candidates(requested, [stored])
     assert (found.similarity, found.differences.differences) == (1.0, ())
     miss = misses.no_cassette_miss(requested, found, 1, LIBRARY)
-    assert "a.jsonl answers this very request but belongs to session other (asked" in str(miss)
+    assert "a.jsonl matches but belongs to session other, not to session default" in str(miss)
     [same_session] = misses.rank_candidates(
         requested, [CassetteCandidate("a.jsonl", META, requested.stored_request)]
     )
     miss = misses.no_cassette_miss(requested, same_session, 1, LIBRARY, "is not complete")
-    assert "a.jsonl answers this very request but is not complete." in str(miss)
-    assert "a.jsonl answers this very request but is not complete" in miss.detail
+    assert "a.jsonl matches but is not complete" in str(miss)
+    assert "a.jsonl matches but is not complete" in miss.detail
 
 
 def test_a_request_that_was_recorded_less_often_says_so() -> None:
-    miss = misses.used_up_takes_miss(chat_call(), 2, 3)
+    miss = misses.no_takes_left_miss(chat_call(), 2, 3)
     assert str(miss) == (
-        "no take left: this is request 3 for POST /v1/chat/completions (gpt-5), of which 2 takes "
-        "are recorded (--after-last fail)."
+        "no take is left for POST /v1/chat/completions (gpt-5): this is request 3, but only 2 "
+        "takes are recorded; record again, or replay with --after-last repeat"
     )
     assert "request 3" in miss.detail
 
 
 def test_a_request_without_a_model_is_named_by_its_path() -> None:
     requested = call_with_body(b"x", "/v1/other")
-    assert str(miss_of(requested)).startswith("no cassette for POST /v1/other:")
+    assert str(miss_of(requested)).startswith("no cassette matches POST /v1/other:")
 
 
 LONG = "x" * 3000
@@ -343,7 +348,7 @@ def test_a_miss_is_short_and_printable_whatever_differs(one: Any, other: Any) ->
 
 def test_requests_that_differ_only_in_the_provider_are_distinguished() -> None:
     requested = call_with_body(orjson.dumps(PLAIN), "/~groq/v1/chat/completions")
-    assert "provider: groq, cassette has openai" in miss_text(requested, chat_call())
+    assert "at provider: request has groq, cassette has openai" in miss_text(requested, chat_call())
 
 
 def test_a_stored_request_of_any_kind_can_be_nearest() -> None:

@@ -42,7 +42,7 @@ MISS = MissReport(
 
 
 def test_the_same_request_is_reported_once_with_its_count() -> None:
-    other = replace(MISS, asked=replace(MISSED_REQUEST, key="ff00" * 4))
+    other = replace(MISS, request=replace(MISSED_REQUEST, key="ff00" * 4))
     assert group_misses([MISS, other, MISS]) == (MissGroup(MISS, 2), MissGroup(other, 1))
 
 
@@ -58,15 +58,15 @@ def test_the_end_of_a_run_reports_each_request_in_a_few_lines() -> None:
     many = replace(MISS, nearest=replace(MISS.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
     assert list(miss_log_lines(group_misses([MISS, MISS]))) == [
         "missed: POST /v1/chat/completions (m), 2 times",
-        "  nearest: cassettes/a.jsonl (90 % alike)",
-        "    $.seed: 1, cassette has 2",
+        "  nearest: cassettes/a.jsonl (90 % similar)",
+        "    $.seed: request has 1, cassette has 2",
         "  it answers with: --normalise 'ignore=$.seed'",
     ]
     assert "    and 4 more" in list(miss_log_lines(group_misses([many])))
 
 
 def test_the_end_of_a_run_reports_a_limited_number_of_requests() -> None:
-    many = [replace(MISS, asked=replace(MISSED_REQUEST, key=f"{n:016x}")) for n in range(30)]
+    many = [replace(MISS, request=replace(MISSED_REQUEST, key=f"{n:016x}")) for n in range(30)]
     lines = list(miss_log_lines(group_misses(many)))
     assert len(lines) == 41
     assert lines[-1] == "and 20 requests more: see --journal FILE and llm-proxy report FILE"
@@ -86,7 +86,7 @@ def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
         "",
         "| request | times | nearest cassette | differs at |",
         "| --- | --- | --- | --- |",
-        "| POST /v1/chat/completions (m) | 2 | cassettes/a.jsonl (90 % alike) | $.seed |",
+        "| POST /v1/chat/completions (m) | 2 | cassettes/a.jsonl (90 % similar) | $.seed |",
     ]
     assert "<details><summary>POST /v1/chat/completions (m)</summary>" in text
     assert "answers with: --normalise 'ignore=$.seed'" in text
@@ -124,7 +124,8 @@ def test_external_values_are_escaped_in_the_summary(text: str) -> None:
         MissedRequest("POST", text, text, session=text), "differs", text, nearest, 1, (text,)
     )
     plain = render_summary(
-        "t", [MissGroup(replace(missed, asked=MISSED_REQUEST, nearest=None, rules=(), text=""), 1)]
+        "t",
+        [MissGroup(replace(missed, request=MISSED_REQUEST, nearest=None, rules=(), text=""), 1)],
     )
     rendered = render_summary("t", [MissGroup(missed, 1)])
     for unsafe in (
@@ -160,9 +161,9 @@ async def test_the_page_lists_each_miss_as_json(tmp_path: Path) -> None:
             replay_proxy.url, build_http_request("/_proxy/misses", b"", method="GET")
         )
     [miss] = json.loads(response.body)["misses"]
-    assert "no cassette for POST /v1/chat/completions" in miss.pop("text")
+    assert "no cassette matches POST /v1/chat/completions" in miss.pop("text")
     assert miss == {
-        "asked": {
+        "request": {
             "method": "POST",
             "path": "/v1/chat/completions",
             "model": "m",
@@ -171,24 +172,24 @@ async def test_the_page_lists_each_miss_as_json(tmp_path: Path) -> None:
             "session": "default",
             "key": key_of_request(raw_chat_request("asked"))[:16],
         },
-        "why": "differs",
+        "reason": "differs",
         "nearest": {
             "file": str(path),
             "session": "default",
-            "likeness": pytest.approx((7 + 2 / 13) / (9 - 2 / 13)),
+            "similarity": pytest.approx((7 + 2 / 13) / (9 - 2 / 13)),
             "differences": [
                 {
                     "path": "$.messages[0].content",
-                    "asked": '"asked"',
+                    "requested": '"asked"',
                     "stored": '"recorded"',
                     "diff": "",
                     "rule": "ignore=$.messages[0].content",
-                    "caution": "what is asked would not count: record it instead",
+                    "caution": "this would ignore the question itself; record it instead",
                 }
             ],
             "more": 0,
         },
-        "looked_at": 1,
+        "compared": 1,
         "rules": [],
     }
 
@@ -199,7 +200,10 @@ async def test_an_unusable_cassette_is_reported_as_a_miss(tmp_path: Path) -> Non
     async with proxy("replay", tmp_path) as replay_proxy:
         await send_request(replay_proxy.url, raw_chat_request())
         [missed] = replay_proxy.journal.misses
-    assert (missed.why, missed.asked.key) == ("unusable", key_of_request(raw_chat_request())[:16])
+    assert (missed.reason, missed.request.key) == (
+        "unusable",
+        key_of_request(raw_chat_request())[:16],
+    )
     assert missed.nearest is not None
     assert missed.nearest.file == str(path)
 
@@ -241,7 +245,7 @@ async def test_a_run_reports_its_misses_at_its_end_in_the_journal_and_in_the_sum
 
     expected_lines = [
         "missed: POST /v1/chat/completions (m), 2 times",
-        "$.seed: 1, not in the cassette",
+        "$.seed: request has 1, cassette has no value",
         "it answers with: --normalise 'ignore=$.seed'",
     ]
     end = ran.stderr.partition("not answered from a cassette: 3 requests")[2]

@@ -38,9 +38,9 @@ async def test_a_setting_that_differs_comes_with_its_rule(tmp_path: Path) -> Non
                 model="gpt-5", temperature=0.7, messages=[{"role": "user", "content": "hello"}]
             )
     assert str(raised.value) == (
-        f"Error code: 424 - no cassette for POST /v1/chat/completions (gpt-5). Nearest is {file}, "
-        "which differs at $.temperature: 0.7, cassette has 0.2. Record it with llm-proxy record, "
-        "or let that not count: --normalise 'ignore=$.temperature'."
+        "Error code: 424 - no cassette matches POST /v1/chat/completions (gpt-5); nearest: "
+        f"{file}, which differs at $.temperature: request has 0.7, cassette has 0.2; record it "
+        "with llm-proxy record, or ignore the difference with --normalise 'ignore=$.temperature'"
     )
 
 
@@ -60,7 +60,7 @@ async def test_a_long_prompt_shows_the_words_that_differ(tmp_path: Path) -> None
             )  # fmt: skip
     assert (
         "and recommend the [-red-] {+green+} car first. "
-        "([-cassette-] {+request+}). Record it with llm-proxy record, or make the request the same."
+        "([-cassette-] {+request+}); record it with llm-proxy record, or change the request"
     ) in str(raised.value)
 
 
@@ -75,6 +75,6 @@ async def test_another_prompt_is_to_be_recorded(tmp_path: Path) -> None:
         with pytest.raises(ollama.ResponseError) as raised:
             await client.chat(model="qwen3", messages=[{"role": "user", "content": "good bye"}])
     assert str(raised.value).endswith(
-        'which differs at $.messages[0].content: "good bye", cassette has "hello". '
-        "Record it with llm-proxy record, or make the request the same. (status code: 424)"
+        'which differs at $.messages[0].content: request has "good bye", cassette has "hello"; '
+        "record it with llm-proxy record, or change the request (status code: 424)"
     )

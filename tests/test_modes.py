@@ -57,7 +57,7 @@ class StoredTakes:
         return None
 
     async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:
-        return misses.used_up_takes_miss(call, 0, ordinal)
+        return misses.no_takes_left_miss(call, 0, ordinal)
 
 
 class NullRecording:
@@ -176,7 +176,7 @@ async def test_replay_begins_a_session_again() -> None:
 
 
 async def test_replay_says_why_it_has_no_answer() -> None:
-    with pytest.raises(Miss, match="request 1 for POST /v1/x"):
+    with pytest.raises(Miss, match="no take is left for POST /v1/x: this is request 1"):
         await ReplayMode(StoredTakes(), make_player(InstantPace()), "repeat").respond(call())
 
 

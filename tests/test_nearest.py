@@ -54,7 +54,11 @@ async def test_a_response_of_the_nearest_cassette_is_marked_everywhere(
     assert (response.status, response.body) == (200, response_bodies([answer])[0])
     assert response.header("x-llm-proxy-nearest") == f"0.84 {path}"
     assert same.header("x-llm-proxy-nearest") is None
-    assert (nearest_entry.origin, round(nearest_entry.likeness or 0, 2), exact_entry.likeness) == (
+    assert (
+        nearest_entry.origin,
+        round(nearest_entry.similarity or 0, 2),
+        exact_entry.similarity,
+    ) == (
         str(path),
         0.85,
         None,

@@ -191,7 +191,9 @@ class TestSessions:
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
             raw = await send_request(replaying.url, _by_path("b"))
         assert raw.status == 424
-        assert "belongs to session a (asked: b)" in _message(raw)
+        assert "belongs to session a, not to session b; record it again in session b" in _message(
+            raw
+        )
 
     @each_row("name", ["a/b", "..", ".hidden", "%2e%2e", "a%20b", "x" * 101, "é"])
     async def test_what_is_no_session_name_is_refused(self, tmp_path: Path, name: str) -> None:
@@ -281,10 +283,11 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
         assert raw.status == 424
-        assert f"{path} answers this very request but is not complete (the upstream" in _message(
-            raw
+        assert f"{path} matches but is not complete (the upstream" in _message(raw)
+        assert (
+            "record it again with llm-proxy record, or replay it with --allow-partial"
+            in _message(raw)
         )
-        assert "replay it as it is with --allow-partial" in _message(raw)
 
     async def test_a_file_under_another_keys_name_is_a_miss_that_says_its_right_one(
         self, tmp_path: Path
@@ -447,17 +450,17 @@ class TestMisses:
         assert raw.header("x-llm-proxy-error") == "cassette_not_found"
         assert json.loads(raw.body)["error"]["type"] == "cassette_not_found"
         message = _message(raw)
-        assert message.startswith("no cassette for POST /v1/chat/completions (m). Nearest is")
+        assert message.startswith("no cassette matches POST /v1/chat/completions (m); nearest: ")
         assert str(path) in message
-        assert '$.messages[0].content: "what is asked", cassette has "what is recorded"' in message
-        assert "Record it with llm-proxy record" in message
+        assert 'content: request has "what is asked", cassette has "what is recorded"' in message
+        assert message.endswith("; record it with llm-proxy record, or change the request")
         assert len(misses) == 1
         assert key_of_request(raw_chat_request("what is asked"))[:16] in misses[0].text
 
     async def test_an_empty_library_is_named(self, tmp_path: Path) -> None:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
-        assert f"{tmp_path / 'cassettes'} holds none" in _message(raw)
+        assert f"the library {tmp_path / 'cassettes'} is empty; record it with" in _message(raw)
 
     @each_row(
         ("path", "shape"),
@@ -475,7 +478,7 @@ class TestMisses:
         value = json.loads(raw.body)
         for name in shape:
             value = value[name]
-        assert f"no cassette for POST {path}" in value
+        assert f"no cassette matches POST {path}" in value
 
 
 def _tear(path: Path) -> int:

@@ -155,7 +155,7 @@ async def test_a_miss_is_raised_at_the_first_request_and_says_what_differs(
     assert raised.value.status_code == 424  # type: ignore[attr-defined] # every SDK's error has it
     assert replaying.journal.counts.requests == 1
     message = str(raised.value).replace("\\", "")
-    assert '"good bye", cassette has "hello"' in message
+    assert 'request has "good bye", cassette has "hello"' in message
     assert "llm-proxy record" in message
 
 
@@ -258,4 +258,4 @@ async def test_the_node_sdk_reads_the_replay_and_raises_a_miss(tmp_path: Path) -
     assert first["result"] == replayed["result"]
     assert "🌊" in str(first["result"])
     assert (miss["status"], miss["requests"]) == (424, 1)
-    assert '"good bye", cassette has "hello"' in miss["message"]
+    assert 'request has "good bye", cassette has "hello"' in miss["message"]

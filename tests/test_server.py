@@ -750,7 +750,7 @@ class TestJournal:
         assert hit.bytes == len(response_bodies([text_response("hello")])[0])
         assert (hit.provider, hit.dialect, hit.model) == ("openai", "openai-chat", "m")
         assert (miss.status, miss.origin, miss.session) == (424, "miss", "s")
-        assert miss.note.startswith("no cassette for")
+        assert miss.note.startswith("no cassette matches")
         assert (refused.status, refused.origin) == (421, "refused")
         assert "evil.example" in refused.note
 

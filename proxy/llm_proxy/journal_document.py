@@ -98,7 +98,7 @@ class JournalEntry:
     """The response's `x-should-retry`; None if it has none."""
     faults: tuple[FaultRecord, ...] = ()
     """The faults that were injected or skipped."""
-    likeness: BoundedMs | None = None
+    similarity: BoundedMs | None = None
     """Similarity from 0 to 1 of the nearest cassette, if it was replayed; None otherwise."""
     renamed: BoundedInt = 0
     """How many recorded values were replaced by this client's values."""

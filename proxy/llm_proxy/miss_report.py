@@ -33,7 +33,7 @@ class MissDifference:
     """One field in which the nearest cassette differs from the request."""
 
     path: str = ""
-    asked: str = ""
+    requested: str = ""
     """The request's value as JSON; empty if it has none."""
     stored: str = ""
     """The cassette's value as JSON; empty if it has none."""
@@ -51,7 +51,7 @@ class NearestCassette:
 
     file: str = ""
     session: str = ""
-    likeness: float = 0.0
+    similarity: float = 0.0
     """The similarity of the two requests, from 0 to 1."""
     differences: tuple[MissDifference, ...] = ()
     """The first differences."""
@@ -63,16 +63,16 @@ class NearestCassette:
 class MissReport:
     """A request that no cassette answered, and why."""
 
-    asked: MissedRequest = field(default_factory=MissedRequest)
-    why: str = ""
-    """`empty` (there are no cassettes), `unlike` (none is similar), `differs` (from the nearest),
-    `unplayable_reason` (one has the same key but is not played), `unusable` (it is invalid), or
-    `used_up` (all its takes were played)."""
+    request: MissedRequest = field(default_factory=MissedRequest)
+    reason: str = ""
+    """`empty` (there are no cassettes), `no_similar` (none is similar), `differs` (from the
+    nearest), `unplayable` (one has the same key but is not played), `unusable` (it is invalid), or
+    `no_takes_left` (all its takes were played)."""
     text: str = ""
     """The report for people, in several lines."""
     nearest: NearestCassette | None = None
-    looked_at: int = 0
+    compared: int = 0
     """The number of cassettes that were compared."""
     rules: tuple[str, ...] = ()
-    """The rules with which the nearest cassette would answer, including those of the run; empty if
+    """The rules with which the nearest cassette would match, including those of the run; empty if
     the request should be recorded instead."""

@@ -50,24 +50,30 @@ _NAME_COLUMNS: Final = 10
 _MAX_RULE_VALUE_CHARS: Final = 160
 """Characters of a value changed by a rule that the text output shows."""
 _UNLIMITED_CHARS: Final = 1_000_000
-_MAX_SHOWN_NAMES: Final = 20
-"""Replacement names of a rule that the text output shows."""
+_MAX_SHOWN_PLACEHOLDERS: Final = 20
+"""Placeholders of a rule that the text output shows."""
 _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"))
 """The fields of a document that is a whole request, and not only a body."""
 
 
 @click.command
 @click.argument("request")
-@click.option("--path", default="", help="Its path; for a mere body else found by its shape.")
-@click.option("--method", default="", help="Its method, where it is not POST.")
-@click.option("--header", "headers", multiple=True, metavar="LINE", help="A header. Repeatable.")
+@click.option("--path", default="", help="Path of the request; guessed from the body if omitted.")
+@click.option("--method", default="", help="Method of the request; POST if it has a body.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="LINE",
+    help="Add a header, as NAME: VALUE. Repeatable.",
+)
 @click.option(
     "--session",
     metavar="NAME",
     type=CheckedTextType("session", check_session_name),
-    help="The session that it belongs to.",
+    help="Session of the request.",
 )
-@click.option("--allow-partial", is_flag=True, help="Takes that are not complete answer, too.")
+@click.option("--allow-partial", is_flag=True, help="Also match incomplete takes.")
 @cassettes_option
 @match_rules_option
 @match_option
@@ -76,13 +82,15 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
 def explain(
     request: str, cassettes: Path, *, as_json: bool, allow_partial: bool, **fields: Any
 ) -> None:
-    r"""Say which cassette answers a request, or why none does and what would help.
+    r"""Show which cassette matches a request, or why none does.
 
-    Told are what the key is made from, what each rule changes of it, the key, and the takes that
-    answer; else the nearest cassette with all that differs, and the rules by which it would answer.
-    REQUEST is a file with the JSON body of a request, or with an object of method, path, headers
-    and body; - for stdin; or a cassette: a file, or the beginning of its name or key. No server
-    is needed. The exit code is 0 where a cassette answers, and 1 where none does.
+    The output shows the parts of the key, the changes by each rule, the key, and the matching
+    takes. If no take matches, it shows the nearest cassette, every difference, and the rules that
+    would make the cassette match. No server is needed.
+
+    REQUEST is a JSON file with the body of a request, or with an object of method, path, headers
+    and body. Use - for stdin. REQUEST can also be a cassette: a file, or the start of its name or
+    key. The exit code is 0 if a cassette matches, and 1 if none does.
 
     \b
     Examples:
@@ -115,8 +123,8 @@ def explain(
     if len(routed_candidates) > 1:  # the path was guessed from the body
         routed = max(routed_candidates, key=takes.best_similarity)
         print_note(
-            f"no path was given: explained for {routed.request.method} "
-            f"{routed.stored_request.path}; --path says another"
+            f"path guessed from the body: {routed.request.method} {routed.stored_request.path}; "
+            "set --path to change it"
         )
     explanation = _explain_request(routed, takes, match.minimum_similarity)
     if as_json:
@@ -144,9 +152,9 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     document = read_json_object(
         name,
         "the body of a request, or an object with method, path, headers and body",
-        "there is nothing on stdin: pass a request, such as llm-proxy explain - < request.json"
+        "stdin is empty; pass a request, such as llm-proxy explain - < request.json"
         if name == "-"
-        else f"{name} is empty: give a file with the JSON body of a request",
+        else f"{name} is empty; pass a file with the JSON body of a request",
     )
     if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():
         return [_request_from_document(name, document)], ""
@@ -155,8 +163,7 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     guesses = list(_guess_chat_requests(document))
     if not guesses:
         raise UsageError(
-            f"{name} asks for a turn in no dialect that is known: say its path, such as "
-            "--path /v1/embeddings"
+            f"{name}: cannot guess the path from the body; set it, such as --path /v1/embeddings"
         )
     return guesses, ""
 
@@ -172,15 +179,17 @@ def _find_named_cassette(library: Library, name: str) -> Path:
             raise
     shown = display.shell_quoted_path(name)
     raise UsageError(
-        f"there is no file {shown}, and no cassette of that name in {library.root}: give a file "
-        "with the JSON body of a request, - for stdin, or how a cassette's name begins"
+        f"no such file: {shown}, and no such cassette in {library.root}; pass a file with the JSON "
+        "body of a request, - for stdin, or the start of a cassette's name"
     )
 
 
 def _request_from_document(name: str, document: dict[str, Any]) -> Request:
     method, path, query = (document.get(item, "") for item in ("method", "path", "query"))
     if not all(isinstance(value, str) for value in (method, path, query)) or path[:1] != "/":
-        raise UsageError(f"{name}: path must be a text that begins with /, method and query texts")
+        raise UsageError(
+            f"{name}: path must be a string that starts with /; method and query must be strings"
+        )
     path, _, behind = path.partition("?")
     match document.get("body"):
         case None:
@@ -195,7 +204,7 @@ def _request_from_document(name: str, document: dict[str, Any]) -> Request:
         )
     except msgspec.ValidationError:
         raise UsageError(
-            f"{name}: headers must be an object of texts, or a list of pairs of texts"
+            f"{name}: headers must be an object of strings, or a list of pairs of strings"
         ) from None
     headers = tuple(named_headers.items() if isinstance(named_headers, dict) else named_headers)
     if content and header_value(headers, "content-type") is None:
@@ -232,7 +241,7 @@ def _parse_header_lines(lines: Sequence[str]) -> Headers:
     """Headers from `NAME: VALUE` lines.  Raises `UsageError` for a line of another form."""
     pairs = [line.partition(":") for line in lines]
     if any(not colon or not name.strip() for name, colon, _ in pairs):
-        raise UsageError("--header: write NAME: VALUE, such as 'anthropic-beta: files'")
+        raise UsageError("--header: expected NAME: VALUE, such as 'anthropic-beta: files'")
     return tuple((name.strip(), value.strip()) for name, _, value in pairs)
 
 
@@ -254,23 +263,23 @@ def _explain_request(
                         for change in found.differences
                     ],
                     "more": found.further_count,
-                    "names": dict(normalized.value_by_alias),
+                    "placeholders": dict(normalized.value_by_alias),
                 }
             )
             document = normalized.document
-    answers: dict[str, list[str]] = {}  # those of its own session come first
+    files_by_session: dict[str, list[str]] = {}  # the request's own session comes first
     for session in dict.fromkeys((routed.session, *takes.sessions_with_key(routed.key))):
         if files := [take.file for take in takes.find_takes(session, routed.key)]:
-            answers[session] = files
+            files_by_session[session] = files
     miss = nearest = None
-    if routed.session not in answers:
+    if routed.session not in files_by_session:
         miss = takes.explain_miss(routed, FULL_LIMITS).report
         if min_similarity is not None and (similar := takes.similar_takes(routed, min_similarity)):
             files = [take.file for take in similar.takes]
-            nearest = {"likeness": similar.similarity, "files": files}
+            nearest = {"similarity": similar.similarity, "files": files}
     return {
         "explain": _DOCUMENT_VERSION,
-        "asked": {
+        "request": {
             "method": requested.method,
             "provider": requested.provider,
             "path": requested.path,
@@ -285,7 +294,9 @@ def _explain_request(
         "rules": rules,
         "key_rules": matching.KEY_RULES_VERSION,
         "key": routed.key,
-        "answers": [{"session": session, "files": files} for session, files in answers.items()],
+        "takes": [
+            {"session": session, "files": files} for session, files in files_by_session.items()
+        ],
         "miss": miss,
         "nearest": nearest,
     }
@@ -310,7 +321,7 @@ def _explanation_lines(explanation: Mapping[str, Any], routed: RoutedRequest) ->
         f"{matching.KEY_RULES_VERSION}",
     )
     if not explanation["rules"]:
-        yield _labelled_line("rules", "none: every value counts")
+        yield _labelled_line("rules", "none: every value is part of the key")
     for rule in explanation["rules"]:
         count = len(rule["changed"]) + rule["more"]
         changed = count_with_noun(count, "value") if count else "nothing"
@@ -319,32 +330,32 @@ def _explanation_lines(explanation: Mapping[str, Any], routed: RoutedRequest) ->
             before, after = (
                 escape_line(change[when])[:_MAX_RULE_VALUE_CHARS] for when in ("before", "after")
             )
-            yield f"  {escape_line(change['path'])}: {before} → {after or 'does not count'}"
+            yield f"  {escape_line(change['path'])}: {before} → {after or 'ignored'}"
         if rule["more"]:
             yield f"  and {rule['more']:,} more"
-        for name, value in list(rule["names"].items())[:_MAX_SHOWN_NAMES]:
-            yield f"  {name} is {escape_line(value)[:_MAX_RULE_VALUE_CHARS]}"
-        if (more := len(rule["names"]) - _MAX_SHOWN_NAMES) > 0:
-            yield f"  and {count_with_noun(more, 'name')} more"
+        for name, value in list(rule["placeholders"].items())[:_MAX_SHOWN_PLACEHOLDERS]:
+            yield f"  {name} = {escape_line(value)[:_MAX_RULE_VALUE_CHARS]}"
+        if (more := len(rule["placeholders"]) - _MAX_SHOWN_PLACEHOLDERS) > 0:
+            yield f"  and {count_with_noun(more, 'placeholder')} more"
     yield _labelled_line("key", routed.key)
-    for answer in explanation["answers"]:
-        takes = count_with_noun(len(answer["files"]), "take")
-        yield _labelled_line("answers", f"session {answer['session']}: {takes}", "good")
-        yield from (f"  {escape_line(file)}" for file in answer["files"])
+    for takes in explanation["takes"]:
+        count = count_with_noun(len(takes["files"]), "take")
+        yield _labelled_line("takes", f"session {takes['session']}: {count}", "good")
+        yield from (f"  {escape_line(file)}" for file in takes["files"])
     if explanation["miss"] is not None:
         yield from _miss_lines(explanation["miss"])
     if (nearest := explanation["nearest"]) is not None:
-        alike = f"answers, {format_percent(nearest['likeness'])} alike"
-        yield _labelled_line("nearest", alike, "doubtful")
+        similar = f"replayed: {format_percent(nearest['similarity'])} similar"
+        yield _labelled_line("nearest", similar, "doubtful")
         yield from (f"  {escape_line(file)}" for file in nearest["files"])
 
 
 def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
     nearest = miss_report.nearest
-    if nearest is None or miss_report.why != "differs":
+    if nearest is None or miss_report.reason != "differs":
         yield _labelled_line("miss", miss_report.text, "bad")
         return
-    yield _labelled_line("miss", f"nearest is {nearest_summary(nearest)}", "bad")
+    yield _labelled_line("miss", f"nearest: {nearest_summary(nearest)}", "bad")
     for difference in nearest.differences:
         text = difference_line(difference, _UNLIMITED_CHARS, _UNLIMITED_CHARS)
         yield f"  {escape_line(text)}"
@@ -354,7 +365,8 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
         yield f"  and {nearest.more:,} more"
     advice = "record it with llm-proxy record"
     if miss_report.rules:
-        advice = f"{advice}, or it answers with: {format_normalise_options(miss_report.rules)}"
+        options = format_normalise_options(miss_report.rules)
+        advice = f"{advice}, or match the nearest cassette with: {options}"
     yield _labelled_line("advice", advice)
 
 

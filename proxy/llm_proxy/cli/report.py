@@ -69,7 +69,7 @@ def run_figures(run: JournalDocument) -> dict[str, Any]:
         "lateness": _lateness(entries),
         "faults": _fault_figures(entries),
         "never_injected": [fault.rule for fault in run.faults if not fault.struck],
-        "nearest": sum(entry.likeness is not None for entry in entries),
+        "nearest": sum(entry.similarity is not None for entry in entries),
         "misses": group_misses(run.misses),
     }
 

@@ -10,17 +10,17 @@ and text for exceptions and logs; `run_summary` summarises the misses of a run.
 from llm_proxy.misses.nearest import CassetteCandidate, RankedCandidate, rank_candidates
 from llm_proxy.misses.report import (
     no_cassette_miss,
+    no_takes_left_miss,
     request_summary,
     unusable_cassette_report,
-    used_up_takes_miss,
 )
 
 __all__ = [
     "CassetteCandidate",
     "RankedCandidate",
     "no_cassette_miss",
+    "no_takes_left_miss",
     "rank_candidates",
     "request_summary",
     "unusable_cassette_report",
-    "used_up_takes_miss",
 ]

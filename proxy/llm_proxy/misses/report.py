@@ -1,7 +1,7 @@
 """Reports misses: values for error pages and journals, text for exceptions and logs.
 
 A difference has a remedy if a match rule ignores it; where every difference has one, the report
-suggests the rules with which the cassette would answer.
+suggests the rules with which the cassette would match.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ _MAX_FILE_CHARS: Final = 250
 """Maximum length of a file path."""
 _MAX_LINE_CHARS: Final = 700
 """Approximate maximum length of a line of the detailed text."""
+_RECORD_ADVICE: Final = "record it with llm-proxy record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,35 +105,32 @@ def no_cassette_miss(
     summary = request_summary(routed)
     library_path = printable_excerpt(library_path, _MAX_FILE_CHARS)
     if nearest is None and not candidate_count:
-        detail = f"no cassette for {summary}: the library {library_path} is empty"
-        return Miss(
-            f"no cassette for {summary}: {library_path} holds none. Record it with llm-proxy "
-            "record.",
-            detail,
-            MissReport(missed, "empty", detail),
-        )
-    headline = f"no cassette for {summary} (key {routed.key[:16]}, session {routed.session})"
+        detail = f"no cassette matches {summary}: the library {library_path} is empty"
+        return Miss(f"{detail}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
+    key_and_session = f"key {routed.key[:16]}, session {routed.session}"
     if nearest is None:
         cassettes = count_with_noun(candidate_count, "cassette")
-        none_similar = f"nothing like it in {library_path} ({cassettes})"
-        detail = f"{headline}: {none_similar}"
+        no_similar = f"{library_path} has no similar request ({cassettes})"
+        detail = f"no cassette matches {summary}: {no_similar}; {key_and_session}"
         return Miss(
-            f"no cassette for {summary}: {none_similar}. Record it with llm-proxy record.",
+            f"no cassette matches {summary}: {no_similar}; {_RECORD_ADVICE}",
             detail,
-            MissReport(missed, "unlike", detail, looked_at=candidate_count),
+            MissReport(missed, "no_similar", detail, compared=candidate_count),
         )
     nearest_cassette, rules = _nearest_report(nearest, routed.match_rules, limits)
     if not nearest_cassette.differences:
         reason = unplayable_reason
         if nearest_cassette.session not in (routed.session, DEFAULT_SESSION):
             session = printable_excerpt(nearest_cassette.session, _MAX_NAME_CHARS)
-            reason = f"belongs to session {session} (asked: {routed.session})"
+            reason = (
+                f"belongs to session {session}, not to session {routed.session}; record it again "
+                f"in session {routed.session}"
+            )
         file = printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)
-        detail = (
-            f"no playable cassette for {summary}: {file} answers this very request but {reason}"
-        )
+        detail = f"no cassette can be replayed for {summary}: {file} matches but {reason}"
         report = MissReport(missed, "unplayable", detail, nearest_cassette, candidate_count)
-        return Miss(f"{detail}.", detail, report)
+        return Miss(detail, detail, report)
+    headline = f"no cassette matches {summary}; {key_and_session}"
     detail = "\n".join([headline, *_nearest_detail_lines(nearest_cassette, rules)])
     return Miss(
         _exception_message(summary, nearest_cassette, rules),
@@ -141,16 +139,15 @@ def no_cassette_miss(
     )
 
 
-def used_up_takes_miss(routed: RoutedRequest, take_count: int, request_number: int) -> Miss:
+def no_takes_left_miss(routed: RoutedRequest, take_count: int, request_number: int) -> Miss:
     """The miss of a request whose takes have all been played."""
     recorded_takes = count_with_noun(take_count, "take is", "takes are")
-    label = (
-        f"request {request_number} for {request_summary(routed)}, of which {recorded_takes} "
-        "recorded"
+    detail = (
+        f"no take is left for {request_summary(routed)}: this is request {request_number}, but "
+        f"only {recorded_takes} recorded"
     )
-    detail = f"no take left: {label}"
-    report = MissReport(_missed_request(routed), "used_up", detail)
-    return Miss(f"no take left: this is {label} (--after-last fail).", detail, report)
+    report = MissReport(_missed_request(routed), "no_takes_left", detail)
+    return Miss(f"{detail}; record again, or replay with --after-last repeat", detail, report)
 
 
 def unusable_cassette_report(routed: RoutedRequest, error: CassetteError) -> MissReport:
@@ -275,14 +272,11 @@ def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> tuple[str
         return "", ""
     match difference.path_steps[0]:
         case "model":
-            warning = "another model gives other answers: record it instead"
+            warning = "this would replay the response of another model; record it instead"
         case "stream":
-            warning = (
-                "a stream would answer what asked for none, or the other way round: record it "
-                "instead"
-            )
+            warning = "this would mix streaming and other responses; record it instead"
         case name if name in dialect.prompt_fields:
-            warning = "what is asked would not count: record it instead"
+            warning = "this would ignore the question itself; record it instead"
         case _:
             warning = ""
     return f"ignore={path}", warning
@@ -338,8 +332,8 @@ def format_normalise_options(rules: Sequence[str]) -> str:
 
 def nearest_summary(nearest_cassette: NearestCassette) -> str:
     """The file and similarity of the nearest cassette, in one line."""
-    similarity = format_percent(nearest_cassette.likeness)
-    return f"{printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)} ({similarity} alike)"
+    similarity = format_percent(nearest_cassette.similarity)
+    return f"{printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)} ({similarity} similar)"
 
 
 def difference_line(
@@ -350,15 +344,17 @@ def difference_line(
     """A difference in one line: its path and both values, or their word diff."""
     path = printable_excerpt(difference.path, _MAX_NAME_CHARS)
     if not difference.stored:
-        requested = printable_excerpt(difference.asked, max_value_chars)
-        return f"{path}: {requested}, not in the cassette"
-    if not difference.asked:
+        requested = printable_excerpt(difference.requested, max_value_chars)
+        return f"{path}: request has {requested}, cassette has no value"
+    if not difference.requested:
         stored = printable_excerpt(difference.stored, max_value_chars)
-        return f"{path}: missing, cassette has {stored}"
+        return f"{path}: request has no value, cassette has {stored}"
     if difference.diff and len(difference.diff) <= max_diff_chars:
         return f"{path}: {printable_excerpt(difference.diff, max_diff_chars)}"
-    requested, stored = _truncate_differing(difference.asked, difference.stored, max_value_chars)
-    return f"{path}: {requested}, cassette has {stored}"
+    requested, stored = _truncate_differing(
+        difference.requested, difference.stored, max_value_chars
+    )
+    return f"{path}: request has {requested}, cassette has {stored}"
 
 
 def remedy_line(difference: MissDifference) -> str:
@@ -366,7 +362,7 @@ def remedy_line(difference: MissDifference) -> str:
     if not difference.rule:
         return ""
     caution = f" ({difference.caution})" if difference.caution else ""
-    return f"would not count with {format_normalise_options([difference.rule])}{caution}"
+    return f"to ignore: {format_normalise_options([difference.rule])}{caution}"
 
 
 def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> list[str]:
@@ -381,7 +377,7 @@ def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> lis
     if nearest.more:
         lines.append(f"  and {nearest.more} more")
     options = format_normalise_options(rules)
-    lines.append(f"it answers with: {options}" if options else "record it with llm-proxy record")
+    lines.append(f"the nearest cassette matches with: {options}" if options else _RECORD_ADVICE)
     return lines
 
 
@@ -395,17 +391,18 @@ def _exception_message(summary: str, nearest: NearestCassette, rules: Sequence[s
     for other in others:
         if sum(map(len, shown)) + len(other) <= _MAX_DIFFERENCES_CHARS:
             shown.append(other)
-    differences = "; ".join(shown)
+    differences = "; at ".join(shown)
     if more := len(nearest.differences) + nearest.more - len(shown):
-        differences += f"; and {more} more"
+        differences += f"; and at {count_with_noun(more, 'more path', 'more paths')}"
     if "[-" in differences or "{+" in differences:
         differences += " ([-cassette-] {+request+})"
     file = printable_excerpt(nearest.file, _MAX_FILE_CHARS)
     options = format_normalise_options(rules)
-    alternative = "or make the request the same"
+    alternative = "change the request"
     if options and len(options) <= _MAX_RULES_CHARS:
-        alternative = f"or let that not count: {options}"
+        noun = "difference" if len(nearest.differences) == 1 else "differences"
+        alternative = f"ignore the {noun} with {options}"
     return (
-        f"no cassette for {summary}. Nearest is {file}, which differs at {differences}. "
-        f"Record it with llm-proxy record, {alternative}."
+        f"no cassette matches {summary}; nearest: {file}, which differs at {differences}; "
+        f"{_RECORD_ADVICE}, or {alternative}"
     )

@@ -55,7 +55,7 @@ class MissGroup:
     @property
     def request_label(self) -> str:
         """The request, with its session unless that is the default one."""
-        request = self.missed.asked
+        request = self.missed.request
         is_default = request.session in {"", DEFAULT_SESSION}
         return str(request) if is_default else f"{request}, session {request.session}"
 
@@ -76,10 +76,10 @@ def group_misses(misses: Iterable[MissReport]) -> tuple[MissGroup, ...]:
     """Groups misses by request and reason, in the order of their first occurrence."""
     groups: dict[tuple[str, str, str, str], list[MissReport]] = {}
     for miss in misses:
-        request = miss.asked
+        request = miss.request
         # Without a key, the text of the report identifies the request.
         text = "" if request.key else miss.text
-        groups.setdefault((request.session, request.key, miss.why, text), []).append(miss)
+        groups.setdefault((request.session, request.key, miss.reason, text), []).append(miss)
     return tuple(MissGroup(reports[0], len(reports)) for reports in groups.values())
 
 
@@ -89,7 +89,7 @@ def miss_log_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
         times = f", {group.times:,} times" if group.times > 1 else ""
         yield printable_excerpt(f"missed: {group.request_label}{times}", _MAX_LOG_LINE_CHARS)
         nearest = group.missed.nearest
-        if nearest is None or group.missed.why != "differs":
+        if nearest is None or group.missed.reason != "differs":
             yield f"  {printable_excerpt(' '.join(group.missed.text.split()), _MAX_LOG_LINE_CHARS)}"
             continue
         yield f"  nearest: {printable_excerpt(nearest_summary(nearest), _MAX_LOG_LINE_CHARS)}"
@@ -151,7 +151,7 @@ def _render_details(report: MissReport) -> Iterator[str]:
     escaped_text = "&#10;".join(
         _escape_markdown(line, _MAX_LINE_CHARS) or "&#32;" for line in lines
     )
-    yield f"<details><summary>{_escape_markdown(str(report.asked))}</summary>"
+    yield f"<details><summary>{_escape_markdown(str(report.request))}</summary>"
     yield from ("", f"<pre>{escaped_text}</pre>", "", "</details>", "")
 
 

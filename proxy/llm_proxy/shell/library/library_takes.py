@@ -131,7 +131,7 @@ class LibraryTakes:
         """Why a request, the `ordinal`-th of its key and session, is not answered; cached."""
         takes = self._takes_by_key.get((routed.session, routed.key), ())
         if takes:
-            return misses.used_up_takes_miss(routed, len(takes), ordinal)
+            return misses.no_takes_left_miss(routed, len(takes), ordinal)
         cache_key = routed.session, routed.key
         miss = self._cached_misses.pop(cache_key, None)
         if miss is None:
@@ -239,7 +239,7 @@ class LibraryTakes:
         try:
             cassette = self._library.load_cassette(path)
         except CassetteError as error:
-            return f"cannot be trusted: {error}. Delete it, or record it again"
+            return f"is invalid: {error}; delete it or record it again"
         take, root = parse_take_path(self._library.root, path), self._library.root
         key_prefix = take.key_prefix if take is not None else None
         for complaint in consistency_problems(cassette, key_prefix, session_of_path(root, path)):
@@ -247,14 +247,14 @@ class LibraryTakes:
         outcome = cassette_outcome(cassette)
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
-                "held other credentials where this request holds its own. Record it again with "
-                "llm-proxy record, or leave that place out of keys with --normalise ignore=JSONPATH"
+                "was recorded with other credentials in the request; record it again with "
+                "llm-proxy record, or ignore them with --normalise ignore=JSONPATH"
             )
         if outcome.is_complete:
-            return "was not there when this run began; start it again"
+            return "was added after this run started; restart llm-proxy"
         return (
-            f"is not complete ({outcome.reason}). Record it again with llm-proxy record, or replay "
-            "it as it is with --allow-partial"
+            f"is not complete ({outcome.reason}); record it again with llm-proxy record, or "
+            "replay it with --allow-partial"
         )
 
 
@@ -410,9 +410,8 @@ class LibraryIndex:
             yield True
         if count := len(self._paths_keyed_differently):
             log.info(
-                "%s keyed by other rules than this run's, and so keyed anew: llm-proxy rekey "
-                "renames them",
-                count_with_noun(count, "cassette was", "cassettes were"),
+                "%s recorded under other --normalise rules; run `rekey` to rename the files",
+                count_with_noun(count, "cassette"),
             )
 
     def _index_file(self, number: int, path: str) -> None:
@@ -462,6 +461,6 @@ def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
         f", and {len(paths) - _MAX_SHOWN_FILES} more" if len(paths) > _MAX_SHOWN_FILES else ""
     )
     return (
-        f"{count_with_noun(len(paths), 'cassette')} of different requests have one key by "
-        f"{', '.join(rules)}, and answer one after the other: {names}{remainder}"
+        f"{count_with_noun(len(paths), 'cassette')} of different requests have the same key under "
+        f"{', '.join(rules)} and are replayed one after the other: {names}{remainder}"
     )

@@ -160,10 +160,10 @@ def _write_step_summary(
             f"{entry.method} {entry.path}",
             entry.session,
             entry.origin,
-            format_percent(entry.likeness),
+            format_percent(entry.similarity),
         )
         for entry in journal.entries
-        if entry.likeness is not None
+        if entry.similarity is not None
     )
     sections = [
         SummarySection(

@@ -222,7 +222,7 @@ class ProxyServer:
         mode_response = await self._mode.respond(routed)
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
-        entry.likeness = mode_response.similarity
+        entry.similarity = mode_response.similarity
         entry.renamed = mode_response.replaced_value_count
         counts = self._journal.counts
         if mode_response.is_simulated:
