@@ -242,7 +242,7 @@ async def test_an_invalid_pace_header_is_refused_and_uses_no_take(
 
     sentence = json.loads(refused.body)["error"]["message"]
     assert (refused.status, refused.header("x-should-retry")) == (400, "false")
-    assert sentence.startswith("x-llm-proxy-pace: '50' is no pace: use recorded, instant,")
+    assert sentence.startswith("x-llm-proxy-pace: '50' is not a valid pace: use recorded, instant,")
     assert answer.status == 200
     if mode != "simulate":
         assert b"first" in answer.body
@@ -253,7 +253,7 @@ def test_a_request_without_the_header_asks_for_no_pace() -> None:
     assert requested_pace(
         route_raw_request(raw_chat_request("hi", "X-LLM-Proxy-Pace: 4X"))
     ) == RecordedPace(4.0)
-    with pytest.raises(RequestRefused, match="it has a comma too many"):
+    with pytest.raises(RequestRefused, match="empty term; remove the extra comma"):
         requested_pace(route_raw_request(raw_chat_request("hi", "x-llm-proxy-pace: 4x,")))
 
 
@@ -313,7 +313,10 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
 @each_row(
     ("fields", "error"),
     [
-        ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
+        (
+            {"pace": "50"},
+            "'50' is not a valid pace: use recorded, instant, a speed such as 4x or 0.5x, ",
+        ),
         ({}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
         ({"pace": 4}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
         ({"pace": "4x", "session": "a/b"}, "'a/b' is not a valid session name: use at most 100 "),
@@ -377,8 +380,8 @@ def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place(
     [found] = parse_scenario_file("a.yaml", document.encode()).mistakes
 
     assert str(found) == (
-        f"a.yaml:{place}: '4x,gap=1ms' is no pace: 4x keeps the recorded times, and gap gives "
-        "others: leave one of them out"
+        f"a.yaml:{place}: '4x,gap=1ms' is not a valid pace: 4x uses the recorded times and cannot "
+        "be combined with gap; remove one of them"
     )
 
 

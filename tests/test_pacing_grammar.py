@@ -86,69 +86,70 @@ USE: Final = (
     "ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
 TIMES: Final = (
-    "this is no time; write 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), normal(50ms,10ms), "
+    "not a valid duration; use 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), normal(50ms,10ms), "
     "lognormal(40ms,0.5)"
 )
 SIGMA: Final = (
-    "the second number of a lognormal is its sigma, from 0 to 5, without a unit; write "
-    "lognormal(40ms,0.5)"
+    "the sigma of lognormal is a number from 0 to 5 without a unit, such as lognormal(40ms,0.5)"
 )
-CHUNKS: Final = "use recorded, event, token, coalesced, or a number of bytes above 0"
+CHUNKS: Final = "use recorded, event, token, coalesced or a number of bytes above 0"
 
 INVALID: Final[dict[str, str]] = {
     "": USE,
     " ": USE,
-    "50tps,": "it has a comma too many",
-    ",gap=1ms": "it has a comma too many",
+    "50tps,": "empty term; remove the extra comma",
+    ",gap=1ms": "empty term; remove the extra comma",
     **dict.fromkeys(("fast", "x", "4", "-1x", "1.x", "1e3x", "infx", "nanx", "x4"), USE),
     **dict.fromkeys(("٤x", "1 2x", "tps", "profile"), USE),
-    "fast,gap=1ms": f"fast is none of its terms; {USE}",
-    "0x": "0x is a speed of nothing; write one above 0",
-    "0.00000001x": "0.00000001x is a speed of nothing; write one above 0",
-    "0tps": "0tps is a rate of nothing; write one above 0",
+    "fast,gap=1ms": f"fast is not a term of a pace; {USE}",
+    "0x": "0x: the speed must be above 0",
+    "0.00000001x": "0.00000001x: the speed must be above 0",
+    "0tps": "0tps: the rate must be above 0",
     "profile:gpt-9": (
-        "there is no profile gpt-9; there are gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
+        "unknown profile gpt-9; known: gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
     ),
     "profile:": (
-        "there is no profile ''; there are gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
+        "unknown profile ''; known: gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
     ),
-    "recorded,4x": "it says recorded and 4x, and one of them must do",
-    "50tps,instant": "it says 50tps and instant, and one of them must do",
-    "gap=1ms,gap=2ms": "it says gap twice",
-    "chunks=7,4x,chunks=8": "it says chunks twice",
-    "gab=1ms": "there is no gab; did you mean gap?",
-    "maxgap=1s": "there is no maxgap; did you mean max-gap?",
-    "speed=4": "there is no speed; there are ttft, prefill, gap, max-gap, chunks",
-    "=4": "there is no ''; there are ttft, prefill, gap, max-gap, chunks",
-    "instant,gap=30ms": "instant waits for nothing, so gap says nothing: leave one of them out",
+    "recorded,4x": "recorded and 4x cannot be combined; remove one of them",
+    "50tps,instant": "50tps and instant cannot be combined; remove one of them",
+    "gap=1ms,gap=2ms": "gap is set twice; remove one of them",
+    "chunks=7,4x,chunks=8": "chunks is set twice; remove one of them",
+    "gab=1ms": "unknown term gab; did you mean gap?",
+    "maxgap=1s": "unknown term maxgap; did you mean max-gap?",
+    "speed=4": "unknown term speed; there are ttft, prefill, gap, max-gap, chunks",
+    "=4": "unknown term ''; there are ttft, prefill, gap, max-gap, chunks",
+    "instant,gap=30ms": (
+        "instant has no delays and cannot be combined with gap; remove one of them"
+    ),
     "instant,max-gap=2s": (
-        "instant waits for nothing, so max-gap says nothing: leave one of them out"
+        "instant has no delays and cannot be combined with max-gap; remove one of them"
     ),
     "4x,ttft=1s,gap=2ms": (
-        "4x keeps the recorded times, and ttft, gap gives others: leave one of them out"
+        "4x uses the recorded times and cannot be combined with ttft, gap; remove one of them"
     ),
-    "50tps,gap=30ms": "50tps and gap both say how fast tokens come: leave one of them out",
+    "50tps,gap=30ms": "50tps and gap both set the token rate; remove one of them",
     "gap=": f"gap='': {TIMES}",
     "gap=soon": f"gap=soon: {TIMES}",
     "gap=-5ms": f"gap=-5ms: {TIMES}",
     "gap=1h": f"gap=1h: {TIMES}",
     "gap=30ms80ms": f"gap=30ms80ms: {TIMES}",
     "gap=..80ms": f"gap=..80ms: {TIMES}",
-    "gap=30": "gap=30: the unit is missing; write 30ms, or 30s",
-    "gap=30..80": "gap=30..80: the unit is missing; write 30ms, or 30s",
-    "gap=80..30ms": "gap=80..30ms: the first is more than the second; write 30ms..80ms",
-    "gap=uniform(2s,1s)": "gap=uniform(2s,1s): the first is more than the second; write 1s..2s",
-    "ttft=1441m": "ttft=1441m: this is longer than a day, which is the most",
+    "gap=30": "gap=30: the unit is missing; use 30ms or 30s",
+    "gap=30..80": "gap=30..80: the unit is missing; use 30ms or 30s",
+    "gap=80..30ms": "gap=80..30ms: the minimum is greater than the maximum; use 30ms..80ms",
+    "gap=uniform(2s,1s)": "gap=uniform(2s,1s): the minimum is greater than the maximum; use 1s..2s",
+    "ttft=1441m": "ttft=1441m: longer than one day, the maximum",
     "gap=pareto(1ms,2ms)": (
-        "gap=pareto(1ms,2ms): there is no such distribution; there are uniform(30ms,80ms), "
+        "gap=pareto(1ms,2ms): unknown distribution; use uniform(30ms,80ms), "
         "normal(50ms,10ms), lognormal(40ms,0.5)"
     ),
     "gap=normal(1ms)": f"gap=normal(1ms): {TIMES}",
-    "gap=normal(1ms,2)": "gap=normal(1ms,2): the unit is missing; write 2ms, or 2s",
+    "gap=normal(1ms,2)": "gap=normal(1ms,2): the unit is missing; use 2ms or 2s",
     "gap=lognormal(40ms,5ms)": f"gap=lognormal(40ms,5ms): {SIGMA}",
     "gap=lognormal(40ms,5.1)": f"gap=lognormal(40ms,5.1): {SIGMA}",
     "max-gap=1..2s": f"max-gap=1..2s: {TIMES}",
-    "max-gap=0s": "max-gap=0s: no silence at all is instant; write a time, such as 2s",
+    "max-gap=0s": "max-gap=0s: must be above 0, such as 2s; use the pace instant for no delays",
     "chunks=0": f"chunks=0: {CHUNKS}",
     "chunks=events": f"chunks=events: {CHUNKS}",
     "chunks=99999999999": f"chunks=99999999999: {CHUNKS}",
@@ -166,7 +167,7 @@ def test_an_invalid_pace_is_refused_with_a_correction(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_pace(text)
 
-    assert str(refused.value) == f"{text!r} is no pace: {INVALID[text]}"
+    assert str(refused.value) == f"{text!r} is not a valid pace: {INVALID[text]}"
 
 
 def test_a_text_that_is_too_long_is_not_shown_in_full() -> None:
@@ -174,7 +175,7 @@ def test_a_text_that_is_too_long_is_not_shown_in_full() -> None:
         parse_pace("gap=1ms," * 200)
 
     assert len(str(refused.value)) < 200
-    assert "it has more than 1000 characters" in str(refused.value)
+    assert "longer than 1000 characters" in str(refused.value)
 
 
 def test_unprintable_characters_are_escaped() -> None:

@@ -172,30 +172,30 @@ def parse_distribution(text: str) -> DurationDistribution:
         case ("lognormal", first, second):
             if re.fullmatch(NUMBER_PATTERN, second) is None or float(second) > _MAX_SIGMA:
                 raise ValueError(
-                    f"the second number of a lognormal is its sigma, from 0 to {_MAX_SIGMA:g}, "
-                    "without a unit; write lognormal(40ms,0.5)"
+                    f"the sigma of lognormal is a number from 0 to {_MAX_SIGMA:g} without a unit, "
+                    "such as lognormal(40ms,0.5)"
                 )
             return LognormalDistribution(parse_time_ms(first), round(float(second), 6))
         case _:
-            raise ValueError(f"there is no such distribution; there are {_CALL_EXAMPLES}")
+            raise ValueError(f"unknown distribution; use {_CALL_EXAMPLES}")
 
 
 def parse_time_ms(text: str) -> float:
     """Parses a duration such as `300ms` or `0.3s` to ms.  Raises `ValueError`."""
     time_match = _TIME_PATTERN.fullmatch(text)
     if time_match is None:
-        raise ValueError(f"this is no time; write 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}")
+        raise ValueError(f"not a valid duration; use 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}")
     digits, unit = time_match.groups()
     if unit is None:
-        raise ValueError(f"the unit is missing; write {digits}ms, or {digits}s")
+        raise ValueError(f"the unit is missing; use {digits}ms or {digits}s")
     ms = round(float(digits) * _MS_PER_UNIT[unit], 6)
     if ms > MAX_DURATION_MS:
-        raise ValueError("this is longer than a day, which is the most")
+        raise ValueError("longer than one day, the maximum")
     return ms
 
 
 def _parse_uniform(minimum: str, maximum: str) -> UniformDistribution:
     min_ms, max_ms = parse_time_ms(minimum), parse_time_ms(maximum)
     if min_ms > max_ms:
-        raise ValueError(f"the first is more than the second; write {maximum}..{minimum}")
+        raise ValueError(f"the minimum is greater than the maximum; use {maximum}..{minimum}")
     return UniformDistribution(min_ms, max_ms)

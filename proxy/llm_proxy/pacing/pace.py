@@ -70,13 +70,13 @@ class LatencyProfile:
 _PROFILES: Final = (
     LatencyProfile(
         "gpt-4o",
-        "OpenAI's Responses, 1 answer, 28 gaps",
+        "OpenAI Responses API, 1 response, 28 gaps",
         ttft=FixedDistribution(464.0),
         gap=MeasuredDistribution((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
     ),
     LatencyProfile(
         "claude-sonnet-4-6",
-        "Anthropic's Messages, 2 answers, 7 gaps",
+        "Anthropic Messages API, 2 responses, 7 gaps",
         ttft=MeasuredDistribution((70.0, 680.0)),
         gap=MeasuredDistribution(
             (41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)
@@ -84,13 +84,13 @@ _PROFILES: Final = (
     ),
     LatencyProfile(
         "gemma3:1b",
-        "Ollama on a fast machine, 9 answers, 663 gaps",
+        "Ollama on a fast machine, 9 responses, 663 gaps",
         ttft=MeasuredDistribution((42.5, 56.6, 67.8, 80.2, 83.5)),
         gap=MeasuredDistribution((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
     ),
     LatencyProfile(
         "llama3",
-        "Ollama, 4 answers, 234 gaps",
+        "Ollama, 4 responses, 234 gaps",
         ttft=MeasuredDistribution((34.8, 315.2)),
         gap=MeasuredDistribution(
             (31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)
@@ -269,16 +269,16 @@ def parse_pace(text: str) -> Pace:
         return _parse_terms(text)
     except ValueError as invalid:
         shown_text = printable_excerpt(text, _MAX_SHOWN_CHARS)
-        raise UsageError(f"{shown_text!r} is no pace: {invalid}") from None
+        raise UsageError(f"{shown_text!r} is not a valid pace: {invalid}") from None
 
 
 def _parse_terms(text: str) -> Pace:
     """Raises `ValueError` with the problem, as all functions that it calls do."""
     if len(text) > _MAX_PACE_CHARS:
-        raise ValueError(f"it has more than {_MAX_PACE_CHARS} characters")
+        raise ValueError(f"longer than {_MAX_PACE_CHARS} characters")
     terms = _COMMA_PATTERN.split(_REMOVABLE_SPACE_PATTERN.sub("", text.lower()))
     if len(terms) > 1 and "" in terms:
-        raise ValueError("it has a comma too many")
+        raise ValueError("empty term; remove the extra comma")
     timing: Pace | None = None
     timing_text = ""
     settings: dict[str, Any] = {}
@@ -287,16 +287,16 @@ def _parse_terms(text: str) -> Pace:
         name, equals, value = term.partition("=")
         if not equals:
             if timing is not None:
-                raise ValueError(f"it says {timing_text} and {term}, and one of them must do")
+                raise ValueError(f"{timing_text} and {term} cannot be combined; remove one of them")
             timing, timing_text = _parse_timing_term(term, is_only_term="," not in text), term
             continue
         if name not in _TERM_NAMES:
             raise ValueError(
-                f"there is no {_displayable_excerpt(name)}; {name_hint(name, _TERM_NAMES)}"
+                f"unknown term {_displayable_excerpt(name)}; {name_hint(name, _TERM_NAMES)}"
             )
         field_name = name.replace("-", "_")
         if field_name in settings:
-            raise ValueError(f"it says {name} twice")
+            raise ValueError(f"{name} is set twice; remove one of them")
         try:
             settings[field_name] = _parse_value(name, value)
         except ValueError as invalid:
@@ -305,18 +305,16 @@ def _parse_terms(text: str) -> Pace:
     match timing:
         case InstantPace() if latency_names or "max_gap" in settings:
             raise ValueError(
-                f"instant waits for nothing, so {latency_names or 'max-gap'} says nothing: leave "
-                "one of them out"
+                "instant has no delays and cannot be combined with "
+                f"{latency_names or 'max-gap'}; remove one of them"
             )
         case RecordedPace() if latency_names:
             raise ValueError(
-                f"{timing_text} keeps the recorded times, and {latency_names} gives others: leave "
-                "one of them out"
+                f"{timing_text} uses the recorded times and cannot be combined with "
+                f"{latency_names}; remove one of them"
             )
         case TokenRatePace() if "gap" in settings:
-            raise ValueError(
-                f"{timing_text} and gap both say how fast tokens come: leave one of them out"
-            )
+            raise ValueError(f"{timing_text} and gap both set the token rate; remove one of them")
         case None:
             timing = ModelledPace() if latency_names else RecordedPace()
         case _:
@@ -328,24 +326,24 @@ def _parse_timing_term(term: str, *, is_only_term: bool) -> Pace:
     if term in {"recorded", "instant"}:
         return RecordedPace() if term == "recorded" else InstantPace()
     if speed := _SPEED_PATTERN.fullmatch(term):
-        return RecordedPace(_parse_positive(speed[1], term, "a speed"))
+        return RecordedPace(_parse_positive(speed[1], term, "the speed"))
     if rate := _RATE_PATTERN.fullmatch(term):
-        return TokenRatePace(_parse_positive(rate[1], term, "a rate"))
+        return TokenRatePace(_parse_positive(rate[1], term, "the rate"))
     prefix, colon, name = term.partition(":")
     if colon and prefix == "profile":
         if name not in PROFILES:
             raise ValueError(
-                f"there is no profile {_displayable_excerpt(name)}; there are {', '.join(PROFILES)}"
+                f"unknown profile {_displayable_excerpt(name)}; known: {', '.join(PROFILES)}"
             )
         return ModelledPace(profile=PROFILES[name])
-    reason = "" if is_only_term else f"{_displayable_excerpt(term)} is none of its terms; "
+    reason = "" if is_only_term else f"{_displayable_excerpt(term)} is not a term of a pace; "
     raise ValueError(f"{reason}use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}")
 
 
 def _parse_positive(digits: str, term: str, kind: str) -> float:
     value = round(float(digits), 6)
     if value == 0:
-        raise ValueError(f"{term} is {kind} of nothing; write one above 0")
+        raise ValueError(f"{term}: {kind} must be above 0")
     return value
 
 
@@ -356,11 +354,11 @@ def _parse_value(name: str, value: str) -> Any:
                 return value
             if re.fullmatch("[0-9]{1,10}", value) and 0 < int(value) <= _MAX_PIECE_BYTES:
                 return int(value)
-            raise ValueError(f"use {', '.join(_CHUNK_MODES)}, or a number of bytes above 0")
+            raise ValueError(f"use {', '.join(_CHUNK_MODES)} or a number of bytes above 0")
         case "max-gap":
             max_gap_ms = parse_time_ms(value)
             if max_gap_ms == 0:
-                raise ValueError("no silence at all is instant; write a time, such as 2s")
+                raise ValueError("must be above 0, such as 2s; use the pace instant for no delays")
             return max_gap_ms
         case _:
             return parse_distribution(value)
