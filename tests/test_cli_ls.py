@@ -168,7 +168,11 @@ async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order
     ("option", "value", "reason"),
     [
         ("--status", "9", "'9' is no status: write 200, 429, 4xx or 5xx"),
-        ("--older-than", "soon", "'soon' is no age: write a number and h, d, w, m or y: 90d"),
+        (
+            "--older-than",
+            "soon",
+            "'soon' is not a valid age; use a number and h, d, w, m or y, such as 90d",
+        ),
     ],
 )
 async def test_a_filter_that_means_nothing_is_refused(

@@ -14,8 +14,8 @@ from llm_proxy.cli.commands import click_error_message
 from llm_proxy.errors import UsageError
 
 INVALID_PACE = (
-    "'3y' is no pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, "
-    "profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+    "'3y' is not a valid pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as "
+    "50tps, profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
 INVALID_PORT = "is not an integer from 0 to 65535"
 

@@ -280,15 +280,15 @@ class TestIgnore:
     @each_row(
         ("path", "why"),
         [
-            ("temperature", "a path begins with $"),
-            ("$", "is the whole body"),
-            ("$.*", "is the whole body"),
-            ("$[*]", "is the whole body"),
-            ("$..user", "would reach every member of that name"),
-            ("$.a[", "is no JSONPath (RFC 9535): unexpected end of query"),
-            ("$.a | $.b", "is no JSONPath (RFC 9535)"),
+            ("temperature", "a JSONPath starts with $"),
+            ("$", "selects the whole body; use a longer path"),
+            ("$.*", "selects the whole body; use a longer path"),
+            ("$[*]", "selects the whole body; use a longer path"),
+            ("$..user", "'..' is not supported; write the full path"),
+            ("$.a[", "is not a valid JSONPath (RFC 9535): unexpected end of query"),
+            ("$.a | $.b", "is not a valid JSONPath (RFC 9535)"),
             ("$.a[?search(@, '(a+)+$')]", "filters have no regular expressions"),
-            ("$.a[?@ =~ /(a+)+$/]", "is no JSONPath (RFC 9535)"),
+            ("$.a[?@ =~ /(a+)+$/]", "is not a valid JSONPath (RFC 9535)"),
         ],
     )
     def test_what_is_no_exact_path_is_refused(self, path: str, why: str) -> None:

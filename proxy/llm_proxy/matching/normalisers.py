@@ -666,17 +666,17 @@ def _parse_path(argument: str) -> StepCountingPath:
 
     shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
     if not argument.startswith("$"):
-        raise UsageError(f"ignore={shown}: a path begins with $, such as $.metadata.trace")
+        raise UsageError(f"ignore={shown}: a JSONPath starts with $, such as $.metadata.trace")
     try:
         path = json_paths.compile_path(argument)
     except ValueError as error:
-        raise UsageError(f"ignore={shown} is no JSONPath (RFC 9535): {error}") from None
+        raise UsageError(f"ignore={shown} is not a valid JSONPath (RFC 9535): {error}") from None
     if not path.segments or argument.strip() in _WHOLE_BODY_PATHS:
-        raise UsageError(f"ignore={shown} is the whole body: nothing would be left to tell apart")
+        raise UsageError(f"ignore={shown} selects the whole body; use a longer path")
     if any(isinstance(segment, JSONPathRecursiveDescentSegment) for segment in path.segments):
         raise UsageError(
-            f"ignore={shown}: .. would reach every member of that name, wherever it stands: "
-            "write the whole path, with [*] for each item of a list"
+            f"ignore={shown}: '..' is not supported; write the full path, with [*] for every item "
+            "of a list"
         )
     return path
 

@@ -43,9 +43,8 @@ def parse_match_settings(text: str) -> MatchSettings:
             return MatchSettings(minimum_similarity=float(similarity))
         case _:
             raise UsageError(
-                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is no way to match: write "
-                "exact, normalised, or "
-                "nearest:0.9 with the share, from 0.5 to 1, that must be alike"
+                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid way to match; use "
+                "exact, normalised or nearest:0.9, with a similarity from 0.5 to 1"
             )
 
 
@@ -57,7 +56,7 @@ def parse_rules(texts: Iterable[str]) -> RuleSet:
     match_texts, redaction = split_rule_texts(texts)
     rules = tuple(map(parse_rule, match_texts))
     if (count := len(rules) + len(redaction.texts)) > MAX_RULES:
-        raise UsageError(f"there are {count} rules: give at most {MAX_RULES}")
+        raise UsageError(f"too many rules: {count}; the maximum is {MAX_RULES}")
     return RuleSet(rules, redaction=redaction)
 
 
@@ -70,20 +69,20 @@ def parse_rule(text: str) -> NormaliserRule:
     shown = printable_excerpt(text, _MAX_SHOWN_CHARS)
     if match is None:
         raise UsageError(
-            f"'{shown}' is no rule: write NAME or NAME=ARGUMENT, such as uuids, or "
+            f"'{shown}' is not a valid rule; use NAME or NAME=ARGUMENT, such as uuids or "
             "ignore=$.metadata.trace"
         )
     name, version, argument = match.groups()
     rule = _build_rule(name, argument)
     if not is_valid_meta_text(str(rule)):
         raise UsageError(
-            f"'{shown}' cannot be named by a cassette: a rule has at most {MAX_TEXT_CHARS} "
-            "characters, and no line ends, tabs or other control characters"
+            f"'{shown}' is not a valid rule; use at most {MAX_TEXT_CHARS} characters, without "
+            "line breaks, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:
         raise UsageError(
-            f"{name} is at version {rule.version} here, not {printable_excerpt(version, 20)}: "
-            "leave the version out"
+            f"{name} has version {rule.version}, not {printable_excerpt(version, 20)}; remove "
+            "the version"
         )
     return rule
 
@@ -92,17 +91,17 @@ def _build_rule(name: str, argument: str | None) -> NormaliserRule:
     """The normaliser or preset with that name.  Raises `UsageError` if there is none."""
     if (preset := PRESETS.get(name)) is not None:
         if argument is not None:
-            raise UsageError(f"{name} is a preset and takes no argument: write {name} alone")
+            raise UsageError(f"{name} takes no argument; remove ={printable_excerpt(argument, 20)}")
         return preset
     definition = NORMALISERS.get(name)
     if definition is None:
         hint = name_hint(name, (*NORMALISERS, *PRESETS))
-        raise UsageError(f"{printable_excerpt(name, _MAX_SHOWN_CHARS)} is no rule: {hint}")
+        raise UsageError(f"unknown rule '{printable_excerpt(name, _MAX_SHOWN_CHARS)}'; {hint}")
     if definition.argument_description and not (argument or "").strip():
         raise UsageError(
-            f"{name} needs {definition.argument_description}: write "
+            f"{name} needs {definition.argument_description}, such as "
             f"{name}={definition.example_argument}"
         )
     if not definition.argument_description and argument is not None:
-        raise UsageError(f"{name} takes no argument: write {name} alone")
+        raise UsageError(f"{name} takes no argument; remove ={printable_excerpt(argument, 20)}")
     return definition.make_rule((argument or "").strip())
