@@ -41,10 +41,10 @@ async def test_the_differences_of_two_takes_are_shown(tmp_path: Path) -> None:
     assert lines[:3] == [
         f"- cassettes/openai-chat/m/{KEY}-1.jsonl",
         f"+ cassettes/openai-chat/m/{KEY}-2.jsonl",
-        "said      turns[0].parts[0].text  The red car is far away → The green car is far away",
+        "content   turns[0].parts[0].text  The red car is far away → The green car is far away",
     ]
     assert any("[-red-] {+green+} car" in line for line in lines)
-    assert result.stderr == "llm-proxy: 4 differences\n"
+    assert result.stderr == "llm-proxy: 4 significant differences\n"
 
 
 async def test_takes_that_differ_only_in_timing_are_the_same(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ async def test_takes_that_differ_only_in_timing_are_the_same(tmp_path: Path) -> 
     result = await run_command("diff", f"{KEY}-1", f"{KEY}-2", folder=tmp_path)
 
     assert result.exit_code == 0
-    assert "different, and no matter:\ntime      first byte  0.00 ms → 20 ms\n" in result.stdout
-    assert result.stderr == "llm-proxy: the same, but for what is no matter\n"
+    assert "not significant:\ntime      first byte  0.00 ms → 20 ms\n" in result.stdout
+    assert result.stderr == "llm-proxy: no significant differences\n"
 
 
 async def test_rules_exclude_parts_of_a_request_from_the_comparison(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_rules_exclude_parts_of_a_request_from_the_comparison(tmp_path: Pa
     )
 
     assert (without_rules.exit_code, with_rules.exit_code) == (1, 0)
-    assert 'asked     $.messages[0].content  "one" → "two"\n' in without_rules.stdout
+    assert 'request   $.messages[0].content  "one" → "two"\n' in without_rules.stdout
 
 
 async def test_json_is_one_document(tmp_path: Path) -> None:
@@ -80,17 +80,17 @@ async def test_json_is_one_document(tmp_path: Path) -> None:
 
     document = json.loads(result.stdout)
     assert (result.exit_code, result.stderr) == (1, "")
-    assert {name: document[name] for name in ("one", "manner", "same")} == {
-        "one": f"cassettes/openai-chat/m/{KEY}-1.jsonl",
-        "manner": "exact",
+    assert {name: document[name] for name in ("first", "strictness", "same")} == {
+        "first": f"cassettes/openai-chat/m/{KEY}-1.jsonl",
+        "strictness": "exact",
         "same": False,
     }
     assert document["differences"][0] == {
-        "kind": "said",
-        "where": "turns[0].parts[0].text",
-        "one": "One",
-        "other": "Two",
-        "counts": True,
+        "kind": "content",
+        "path": "turns[0].parts[0].text",
+        "first": "One",
+        "second": "Two",
+        "significant": True,
     }
 
 
@@ -102,7 +102,7 @@ async def test_a_wrong_number_of_cassettes_is_refused(
 
     assert (result.exit_code, result.last_error_line) == (
         2,
-        "llm-proxy: diff compares two cassettes, or one with --live: llm-proxy diff A B",
+        "llm-proxy: expected two cassettes, or one with --live, such as llm-proxy diff A B",
     )
 
 
@@ -127,8 +127,8 @@ class TestLive:
         code, out, err = await diff_live(tmp_path, text_response("Good day"))
 
         assert code == 0, err
-        assert "different by nature, and no matter:\nsaid      turns[0]" in out
-        assert "+ the live answer\n" in out
+        assert "not significant:\ncontent   turns[0]" in out
+        assert "+ the live response\n" in out
         assert path.read_bytes() == before
         assert [path.name for path in (tmp_path / "cassettes").rglob("*.jsonl")] == [path.name]
 

@@ -50,7 +50,7 @@ async def test_files_get_the_names_that_they_would_have_today(tmp_path: Path) ->
     result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert result.exit_code == 0
-    assert result.last_error_line == "llm-proxy: 3 cassettes: 3 keyed anew, 2 of them renamed"
+    assert result.last_error_line == "llm-proxy: rekeyed 3 of 3 cassettes and renamed 2"
     assert sorted(before) == sorted(cassette.response_body for cassette in load_cassettes(tmp_path))
     assert {cassette.meta.match_rules for cassette in load_cassettes(tmp_path)} == {("uuids@1",)}
     assert f"{key_of_request(raw_chat_request('plain'))[:16]}-1.jsonl" in file_names(tmp_path)
@@ -59,7 +59,7 @@ async def test_files_get_the_names_that_they_would_have_today(tmp_path: Path) ->
     )
     assert (await run_command("verify", folder=tmp_path)).exit_code == 0
     again = await run_command("rekey", *UUIDS, folder=tmp_path)
-    assert again.last_error_line == "llm-proxy: 3 cassettes, each of them keyed by these rules"
+    assert again.last_error_line == "llm-proxy: 3 cassettes checked, nothing to change"
 
 
 async def test_back_to_no_rules_is_as_it_was(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ async def test_requests_that_a_rule_gives_one_key_become_takes_and_are_reported(
     result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert result.exit_code == 0
-    [collision_line] = [line for line in result.stdout.splitlines() if "have one key" in line]
+    [collision_line] = [line for line in result.stdout.splitlines() if "have the same key" in line]
     assert collision_line.startswith(
-        "2 cassettes of different requests have one key by uuids@1, and answer"
+        "2 cassettes of different requests have the same key under uuids@1 and are replayed"
     )
     assert one.name in collision_line
     assert other.name in collision_line
@@ -103,8 +103,10 @@ async def test_a_replay_by_a_rule_that_files_do_not_have_says_which_of_them_it_j
 
     await replayed_bodies(tmp_path, OTHER, ONE)
 
-    [warning] = [record.message for record in caplog.records if "have one key" in record.message]
-    assert "2 cassettes of different requests have one key by uuids@1" in warning
+    [warning] = [
+        record.message for record in caplog.records if "have the same key" in record.message
+    ]
+    assert "2 cassettes of different requests have the same key under uuids@1" in warning
     assert str(one) in warning
 
 
@@ -116,13 +118,13 @@ async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     json_result = await run_command("rekey", *UUIDS, "--dry-run", "--json", folder=tmp_path)
 
     assert file_names(tmp_path) == before
-    assert result.last_error_line.endswith(
-        "1 would be keyed anew, 1 of them renamed; nothing was changed (--dry-run)"
-    )
+    assert result.last_error_line == "llm-proxy: would rekey 1 of 1 cassette and rename 1"
     document = json.loads(json_result.stdout)
     assert document["dry_run"] is True
-    assert document["keyed"][0]["name"].endswith(before[0])
-    assert document["keyed"][0]["new_name"].endswith(document["keyed"][0]["key"][:16] + "-1.jsonl")
+    assert document["rekeyed"][0]["name"].endswith(before[0])
+    assert document["rekeyed"][0]["new_name"].endswith(
+        document["rekeyed"][0]["key"][:16] + "-1.jsonl"
+    )
 
 
 async def test_the_rules_of_the_settings_file_count(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ async def test_a_file_without_the_secret_that_its_key_was_made_with_keeps_its_na
     result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert path.read_bytes() == before
-    assert "keeps its name: its request held a secret of yours" in result.stdout
+    assert "not rekeyed, because its key depends on a secret that is not stored" in result.stdout
 
 
 async def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path) -> None:

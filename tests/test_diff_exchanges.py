@@ -98,7 +98,7 @@ def test_request_differences_have_json_paths(tmp_path: Path) -> None:
     )
 
     assert significant_differences(compare_exchanges(one, other)) == [
-        ("asked", "$.messages[0].content", '"hi"', '"bye"'),
+        ("request", "$.messages[0].content", '"hi"', '"bye"'),
     ]
 
 
@@ -118,7 +118,7 @@ def test_a_text_difference_is_reported_with_its_bytes(tmp_path: Path) -> None:
 
     [text, size, digest, byte_difference] = significant_differences(compare_exchanges(one, other))
 
-    assert text == ("said", "turns[0].parts[0].text", "One day", "One night")
+    assert text == ("content", "turns[0].parts[0].text", "One day", "One night")
     assert size == (
         "bytes",
         "size",
@@ -152,8 +152,8 @@ def test_a_call_difference_lists_tool_id_and_arguments(tmp_path: Path) -> None:
     assert differences == [
         ("tools", "turns[0].tools", "weather", "time"),
         ("id", "turns[0].parts[0].id", "call_1", "call_2"),
-        ("said", "turns[0].parts[0].name", "weather", "time"),
-        ("said", "turns[0].parts[0].arguments.a", "1", "2"),
+        ("content", "turns[0].parts[0].name", "weather", "time"),
+        ("content", "turns[0].parts[0].arguments.a", "1", "2"),
     ]
 
 
@@ -182,7 +182,7 @@ def test_volatile_headers_are_insignificant(tmp_path: Path) -> None:
     comparison = compare_exchanges(one, other)
 
     assert significant_differences(comparison) == [("header", "openai-version", "2020", "2021")]
-    assert insignificant_differences(comparison) == {("moment", "x-ratelimit-remaining-requests")}
+    assert insignificant_differences(comparison) == {("volatile", "x-ratelimit-remaining-requests")}
 
 
 def test_everything_in_a_head_but_its_order_is_significant(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ class TestLive:
         assert significant_differences(comparison) == []
         assert {
             ("id", "turns[0].id"),
-            ("said", "turns[0].parts[0].text"),
+            ("content", "turns[0].parts[0].text"),
         } <= insignificant_differences(comparison)
         assert ("usage", "turns[0].usage.output") in insignificant_differences(comparison)
 
@@ -236,12 +236,15 @@ class TestLive:
 
         assert ("finish", "turns[0].finish", "stop", "") in significant_differences(comparison)
         assert ("tools", "turns[0].tools", "", "weather") in significant_differences(comparison)
-        assert ("shape", "body $.choices[*].delta.note", "", "text") in significant_differences(
+        assert ("shape", "body $.choices[*].delta.note", "", "string") in significant_differences(
             comparison
         )
-        assert ("shape", "body $.choices[*].finish_reason", "text", "") in significant_differences(
-            comparison
-        )
+        assert (
+            "shape",
+            "body $.choices[*].finish_reason",
+            "string",
+            "",
+        ) in significant_differences(comparison)
 
 
 class TestShape:
@@ -253,7 +256,7 @@ class TestShape:
             (
                 document_response(a=1),
                 document_response(a="1"),
-                [("shape", "body $.a", "number", "text")],
+                [("shape", "body $.a", "number", "string")],
             ),
             (document_response(a=None), document_response(), [("shape", "body $.a", "null", "")]),
             (document_response(arguments={"a": 1}), document_response(arguments={"b": "c"}), []),
@@ -262,8 +265,8 @@ class TestShape:
                 document_response(type="x"),
                 document_response(type="y"),
                 [
-                    ("shape", "x", "event x", "no such event"),
-                    ("shape", "y", "no such event", "event y"),
+                    ("shape", "x", "event x", "missing"),
+                    ("shape", "y", "missing", "event y"),
                 ],
             ),
             (

@@ -33,7 +33,7 @@ from llm_proxy.diff.exchanges import (
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import Library
 
-_LIVE_LABEL: Final = "the live answer"
+_LIVE_LABEL: Final = "the live response"
 _KIND_COLUMNS: Final = 10
 """Width of the kind of a difference."""
 _MAX_INLINE_CHARS: Final = 40
@@ -53,20 +53,20 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @CONFIG_OPTION
 @match_rules_option
 @upstream_options
-@click.option("--live", is_flag=True, help="Compare with what the provider answers now.")
-@click.option("--shape", is_flag=True, help="Compare status, events and their fields alone.")
+@click.option("--live", is_flag=True, help="Compare with a new response of the provider.")
+@click.option("--shape", is_flag=True, help="Compare only status, event types and their fields.")
 @json_option
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
-    r"""Tell how two cassettes differ, or a cassette and what its provider answers today.
+    r"""Compare two cassettes, or a cassette and a live response.
 
-    What was asked, the head, what was said as its dialect reads it, the bytes, and the times,
-    which are shown and never count. Texts are compared word by word: [-old-] {+new+}. A CASSETTE
-    is a file, or the beginning of its name in the library, or of its key.
+    The comparison covers requests, response heads, decoded responses, bytes and times. Times are
+    shown but never significant. Long texts are compared word by word: [-old-] {+new+}. CASSETTE
+    and OTHER are files, or the start of a cassette's name or key.
 
-    With --live the stored request is asked again, with the key in your environment, and nothing
-    is recorded. No two live answers are the same, so status, ending, events, fields, model,
-    finish and the tools that are called count; texts, ids and usage are shown. With --shape only
-    the status, events and fields are compared: for a nightly watch on what clients parse.
+    With --live, llm-proxy sends the stored request to the provider, with the API key in your
+    environment, and records nothing. Status, ending, event types, fields, model, finish reason
+    and called tools are significant. Texts, ids and usage are only shown. With --shape, only
+    status, event types and fields are compared.
 
     \b
     Examples:
@@ -75,10 +75,10 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
       llm-proxy diff dc8593 --live --shape --json
       llm-proxy diff old.jsonl new.jsonl --normalise uuids
 
-    The exit code is 1 where something differs that counts.
+    The exit code is 1 if there is a significant difference.
     """
     if live == (other is not None):
-        raise UsageError("diff compares two cassettes, or one with --live: llm-proxy diff A B")
+        raise UsageError("expected two cassettes, or one with --live, such as llm-proxy diff A B")
     library = Library(cassettes)
     first = load_named_cassette(library, cassette)
     second = (
@@ -91,11 +91,11 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     else:
         print_lines(_diff_lines(comparison))
         count = sum(difference.is_significant for difference in comparison.differences)
-        more = ", but for what is no matter" if comparison.differences else ""
+        kind = " significant" if comparison.differences else ""
         print_note(
-            f"the same{more}"
+            f"no{kind} differences"
             if comparison.is_same
-            else display.count_with_noun(count, "difference")
+            else display.count_with_noun(count, "significant difference")
         )
     raise click.exceptions.Exit(0 if comparison.is_same else 1)
 
@@ -117,8 +117,7 @@ def _diff_lines(comparison: ExchangeComparison) -> Iterator[Line]:
     significant = [difference for difference in differences if difference.is_significant]
     yield from map(_difference_line, significant)
     if len(significant) < len(differences):
-        by_nature = "" if comparison.strictness == "exact" else " by nature"
-        yield StyledText(f"different{by_nature}, and no matter:", "dim")
+        yield StyledText("not significant:", "dim")
         yield from (_difference_line(each) for each in differences if not each.is_significant)
 
 
@@ -152,17 +151,17 @@ def _displayed_value(value: str) -> str:
 
 def _diff_document(comparison: ExchangeComparison) -> dict[str, Any]:
     return {
-        "one": display.path_as_unicode_text(comparison.first_file),
-        "other": display.path_as_unicode_text(comparison.second_file),
-        "manner": comparison.strictness,
+        "first": display.path_as_unicode_text(comparison.first_file),
+        "second": display.path_as_unicode_text(comparison.second_file),
+        "strictness": comparison.strictness,
         "same": comparison.is_same,
         "differences": [
             {
                 "kind": difference.kind.value,
-                "where": difference.path,
-                "one": difference.first_value,
-                "other": difference.second_value,
-                "counts": difference.is_significant,
+                "path": difference.path,
+                "first": difference.first_value,
+                "second": difference.second_value,
+                "significant": difference.is_significant,
             }
             for difference in comparison.differences
         ],

@@ -35,15 +35,16 @@ from llm_proxy.shell.running.settings import state_folder
 @cassettes_option
 @match_rules_option
 @CONFIG_OPTION
-@click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @json_option
 def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) -> None:
-    r"""Name cassettes by the rules that you match by now.
+    r"""Rename cassettes by the current --normalise rules.
 
-    A cassette's name is a hash of its request, by the rules of --normalise (or of the settings
-    file) that held when it was recorded. Those of other rules are found all the same, by
-    reading them. This gives them the key and the name that they would have today, and changes
-    nothing else in them. Nothing is lost when it is interrupted: do it again.
+    The name of a cassette starts with the key of its request. The key depends on the --normalise
+    rules that were set during the recording. Cassettes that were recorded under other rules still
+    match, but llm-proxy has to read each of them first. This command gives every cassette its
+    current key and name, and changes nothing else. If it is interrupted, no cassette is lost; run
+    it again.
 
     \b
     Examples:
@@ -51,8 +52,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
       llm-proxy rekey --normalise uuids --normalise 'ignore=$.metadata.trace'
       llm-proxy rekey --cassettes tests/cassettes --normalise claude-code
 
-    Requests that were told apart and have one key by a new rule are named with that rule: they
-    become takes that answer one after the other. Exit code 1 where a file cannot be read.
+    If different requests have the same key under the new rules, they become takes of one key.
+    The output lists their files and the rule. The exit code is 1 if a file cannot be read.
     """
     library = Library(cassettes)
     library.refresh()
@@ -72,8 +73,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
             collision_message(collision.paths, collision.rules) for collision in plan.collisions
         )
         print_lines(
-            f"{name_in_library(library, path)} keeps its name: its request held a secret of yours, "
-            "without which its key cannot be made again"
+            f"{name_in_library(library, path)}: not rekeyed, because its key depends on a secret "
+            "that is not stored; record it again"
             for path in plan.unkeyable_paths
         )
         print_lines(f"unreadable: {error}" for error in plan.read_errors)
@@ -101,8 +102,8 @@ def apply_key_changes(
             applied_changes = list(apply_changes(changes, make_content))
     except OSError as error:
         raise UsageError(
-            f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "
-            "again once that is mended"
+            f"cannot write {library.root}: {error.strerror}; no cassette is lost; fix the problem "
+            "and run the command again"
         ) from None
     with suppress(LlmProxyError):  # the entry of an old name is never looked up
         last_played.forget_files(state, library.root, names)
@@ -113,16 +114,16 @@ def _summary_line(
     library: Library, plan: RekeyPlan, changes: Sequence[KeyChange], *, dry_run: bool
 ) -> str:
     if not plan.file_count:
-        return f"{library.root} holds no cassettes yet: nothing to rekey"
-    looked = display.count_with_noun(plan.file_count, "cassette")
+        return f"no cassettes in {library.root}"
+    cassettes = display.count_with_noun(plan.file_count, "cassette")
     if not changes:
-        other_count = len(plan.unkeyable_paths) + len(plan.read_errors)
-        rest = f" but {other_count}" if other_count else ""
-        return f"{looked}, each of them keyed by these rules{rest}"
-    renamed = sum(change.path != change.target for change in changes)
-    would = " would be" if dry_run else ""
-    hint = "; nothing was changed (--dry-run)" if dry_run else ""
-    return f"{looked}: {len(changes)}{would} keyed anew, {renamed} of them renamed{hint}"
+        skipped_count = len(plan.unkeyable_paths) + len(plan.read_errors)
+        skipped = f"; {skipped_count:,} skipped" if skipped_count else ""
+        return f"{cassettes} checked, nothing to change{skipped}"
+    renamed_count = sum(change.path != change.target for change in changes)
+    if dry_run:
+        return f"would rekey {len(changes):,} of {cassettes} and rename {renamed_count:,}"
+    return f"rekeyed {len(changes):,} of {cassettes} and renamed {renamed_count:,}"
 
 
 def _rekey_document(
@@ -135,7 +136,7 @@ def _rekey_document(
         "library": library.root,
         "dry_run": dry_run,
         "cassettes": plan.file_count,
-        "keyed": [
+        "rekeyed": [
             {"name": name(change.path), "new_name": name(change.target), "key": change.meta.key}
             for change in changes
         ],
@@ -143,6 +144,6 @@ def _rekey_document(
             {"names": list(map(name, collision.paths)), "rules": list(collision.rules)}
             for collision in plan.collisions
         ],
-        "kept": list(map(name, plan.unkeyable_paths)),
+        "skipped": list(map(name, plan.unkeyable_paths)),
         "unreadable": [cassette_error_document(error) for error in plan.read_errors],
     }

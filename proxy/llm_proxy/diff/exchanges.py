@@ -44,11 +44,11 @@ Strictness = Literal["exact", "live", "shape"]
 class DifferenceKind(StrEnum):
     """The kind of value that differs."""
 
-    REQUEST = "asked"
+    REQUEST = "request"
     """The request."""
     STATUS = "status"
     HEADER = "header"
-    VOLATILE_HEADER = "moment"
+    VOLATILE_HEADER = "volatile"
     """A header whose value changes with time, such as remaining limits or time taken."""
     ENDING = "ending"
     SHAPE = "shape"
@@ -58,7 +58,7 @@ class DifferenceKind(StrEnum):
     FINISH = "finish"
     TOOLS = "tools"
     """The names of the tools that were called, in order."""
-    CONTENT = "said"
+    CONTENT = "content"
     """Text, reasoning and arguments in the response."""
     ID = "id"
     """Ids, signatures and other values that are new in each response."""
@@ -116,7 +116,7 @@ _JSON_TYPE_NAMES: Final = {
     bool: "boolean",
     int: "number",
     float: "number",
-    str: "text",
+    str: "string",
     dict: "object",
     list: "array",
 }
@@ -254,7 +254,7 @@ def _compare_shapes(one: Cassette, other: Cassette) -> Iterator[_Difference]:
                     yield DifferenceKind.SHAPE, f"{label} {path}", first, second
         else:
             first, second = (
-                f"event {event}" if event in shape else "no such event" for shape in (before, after)
+                f"event {event}" if event in shape else "missing" for shape in (before, after)
             )
             yield DifferenceKind.SHAPE, label, first, second
     first, second = (
@@ -286,7 +286,7 @@ def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
         try:
             value = lenient_json.parse_json(data)
         except ValueError:
-            yield name, "text that is no JSON"
+            yield name, "text that is not JSON"
             return
         yield (
             name or lenient_json.str_or_empty(lenient_json.object_fields(value).get("type")),
