@@ -73,6 +73,9 @@ def format_distribution(distribution: DurationDistribution) -> str:
         case MeasuredDistribution((least, most)):
             return f"{format_number(least)} to {format_number(most)}"
         case MeasuredDistribution(quantiles):
-            return ", ".join(map(format_number, quantiles))
+            least, median, most = (
+                format_number(quantiles[index]) for index in (0, len(quantiles) // 2, -1)
+            )
+            return f"{least} to {most}, median {median}"
         case other:
             raise AssertionError(other)

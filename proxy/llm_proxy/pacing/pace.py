@@ -70,13 +70,13 @@ class LatencyProfile:
 _PROFILES: Final = (
     LatencyProfile(
         "gpt-4o",
-        "OpenAI Responses API, 1 response, 28 gaps",
+        "OpenAI Responses API, 1 response",
         ttft=FixedDistribution(464.0),
         gap=MeasuredDistribution((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
     ),
     LatencyProfile(
         "claude-sonnet-4-6",
-        "Anthropic Messages API, 2 responses, 7 gaps",
+        "Anthropic Messages API, 2 responses",
         ttft=MeasuredDistribution((70.0, 680.0)),
         gap=MeasuredDistribution(
             (41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)
@@ -84,13 +84,13 @@ _PROFILES: Final = (
     ),
     LatencyProfile(
         "gemma3:1b",
-        "Ollama on a fast machine, 9 responses, 663 gaps",
+        "Ollama on a fast machine, 9 responses",
         ttft=MeasuredDistribution((42.5, 56.6, 67.8, 80.2, 83.5)),
         gap=MeasuredDistribution((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
     ),
     LatencyProfile(
         "llama3",
-        "Ollama, 4 responses, 234 gaps",
+        "Ollama, 4 responses",
         ttft=MeasuredDistribution((34.8, 315.2)),
         gap=MeasuredDistribution(
             (31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)
