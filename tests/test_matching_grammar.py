@@ -47,8 +47,8 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
 @each_row(
     ("text", "why"),
     [
-        ("", "'' is not a valid rule; use NAME or NAME=ARGUMENT, such as uuids or ignore=$.meta"),
-        ("UUIDs", "'UUIDs' is not a valid rule; use NAME or NAME=ARGUMENT"),
+        ("", "'' is not a valid rule: use NAME or NAME=ARGUMENT, such as uuids or ignore=$.meta"),
+        ("UUIDs", "'UUIDs' is not a valid rule: use NAME or NAME=ARGUMENT"),
         ("uuid", "unknown rule 'uuid'; did you mean uuids?"),
         ("nothing-like-it", f"unknown rule 'nothing-like-it'; there are {', '.join(NORMALISERS)}"),
         ("uuids=x", "uuids takes no argument; remove =x"),
@@ -61,8 +61,8 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         (r"regex=\C", r"regex=\C: \C finds half characters: write . or a class"),
         ("regex=(a?){500}a{500}", "repeats too much to be fast: make its {…} smaller"),
         ("regex=" + "a" * 5000, "is too long: at most 900 characters"),
-        ("regex=a\tb", "is not a valid rule; use at most 1000 characters, without"),
-        ("ignore=$['" + "a" * 1000 + "']", "is not a valid rule; use at most 1000 characters"),
+        ("regex=a\tb", "is not a valid rule: use at most 1000 characters, without"),
+        ("ignore=$['" + "a" * 1000 + "']", "is not a valid rule: use at most 1000 characters"),
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> None:

@@ -283,9 +283,9 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
         assert raw.status == 424
-        assert f"{path} matches but is not complete (the upstream" in _message(raw)
+        assert f"{path} matches but is incomplete (the upstream" in _message(raw)
         assert (
-            "record it again with llm-proxy record, or replay it with --allow-partial"
+            "record it again with `llm-proxy record`, or replay it with --allow-partial"
             in _message(raw)
         )
 

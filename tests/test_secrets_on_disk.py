@@ -344,7 +344,7 @@ async def test_a_request_that_holds_a_credential_is_found_again_whoever_sends_it
             PATH, chat_body("my key is another-0123"), JSON_HEADER, "x-api-key: another-0123"
         )
         miss_message = (await send_request(replaying.url, other_request)).body.decode()
-        assert "was recorded with other credentials in the request; record it again" in miss_message
+        assert "was recorded with different credentials in the request" in miss_message
     verified = await run_command("verify", "cassettes", folder=tmp_path)
     assert verified.exit_code == 0, verified.stdout
 

@@ -38,7 +38,7 @@ def parse_age(text: str) -> timedelta:
     match = _AGE_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid age; use a number and "
+            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid age: use a number and "
             "h, d, w, m or y, such as 90d"
         )
     return timedelta(days=int(match[1]) * _DAYS_PER_UNIT[match[2]])
@@ -49,8 +49,8 @@ def parse_max_age(text: str) -> MaxAge:
     age, comma, policy = text.partition(",")
     if comma and policy.strip() not in {"warn", "fail"}:
         raise UsageError(
-            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}': expected warn or fail after the "
-            "comma, such as 90d,fail"
+            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid maximum age: use warn "
+            "or fail after the comma, such as 90d,fail"
         )
     return MaxAge(parse_age(age), policy.strip() == "fail", age.strip())
 

@@ -43,7 +43,7 @@ def parse_match_settings(text: str) -> MatchSettings:
             return MatchSettings(minimum_similarity=float(similarity))
         case _:
             raise UsageError(
-                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid way to match; use "
+                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid way to match: use "
                 "exact, normalised or nearest:0.9, with a similarity from 0.5 to 1"
             )
 
@@ -69,14 +69,14 @@ def parse_rule(text: str) -> NormaliserRule:
     shown = printable_excerpt(text, _MAX_SHOWN_CHARS)
     if match is None:
         raise UsageError(
-            f"'{shown}' is not a valid rule; use NAME or NAME=ARGUMENT, such as uuids or "
+            f"'{shown}' is not a valid rule: use NAME or NAME=ARGUMENT, such as uuids or "
             "ignore=$.metadata.trace"
         )
     name, version, argument = match.groups()
     rule = _build_rule(name, argument)
     if not is_valid_meta_text(str(rule)):
         raise UsageError(
-            f"'{shown}' is not a valid rule; use at most {MAX_TEXT_CHARS} characters, without "
+            f"'{shown}' is not a valid rule: use at most {MAX_TEXT_CHARS} characters, without "
             "line breaks, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:

@@ -239,7 +239,7 @@ class LibraryTakes:
         try:
             cassette = self._library.load_cassette(path)
         except CassetteError as error:
-            return f"is invalid: {error}; delete it or record it again"
+            return f"is not a valid cassette ({error}); delete it, or record it again"
         take, root = parse_take_path(self._library.root, path), self._library.root
         key_prefix = take.key_prefix if take is not None else None
         for complaint in consistency_problems(cassette, key_prefix, session_of_path(root, path)):
@@ -247,13 +247,13 @@ class LibraryTakes:
         outcome = cassette_outcome(cassette)
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
-                "was recorded with other credentials in the request; record it again with "
-                "llm-proxy record, or ignore them with --normalise ignore=JSONPATH"
+                "was recorded with different credentials in the request; record it again with "
+                "`llm-proxy record`, or ignore that value with --normalise ignore=JSONPATH"
             )
         if outcome.is_complete:
             return "was added after this run started; restart llm-proxy"
         return (
-            f"is not complete ({outcome.reason}); record it again with llm-proxy record, or "
+            f"is incomplete ({outcome.reason}); record it again with `llm-proxy record`, or "
             "replay it with --allow-partial"
         )
 
@@ -461,6 +461,6 @@ def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
         f", and {len(paths) - _MAX_SHOWN_FILES} more" if len(paths) > _MAX_SHOWN_FILES else ""
     )
     return (
-        f"{count_with_noun(len(paths), 'cassette')} of different requests have the same key under "
-        f"{', '.join(rules)} and are replayed one after the other: {names}{remainder}"
+        f"{count_with_noun(len(paths), 'cassette')} of different requests have the same key "
+        f"under {', '.join(rules)} and are replayed in turn: {names}{remainder}"
     )
