@@ -73,9 +73,8 @@ def format_distribution(distribution: DurationDistribution) -> str:
         case MeasuredDistribution((least, most)):
             return f"{format_number(least)} to {format_number(most)}"
         case MeasuredDistribution(quantiles):
-            least, median, most = (
-                format_number(quantiles[index]) for index in (0, len(quantiles) // 2, -1)
-            )
-            return f"{least} to {most}, median {median}"
+            median = format_number(quantiles[len(quantiles) // 2])
+            ends = f"{format_number(quantiles[0])} to {format_number(quantiles[-1])}"
+            return f"{ends}, median {median}"
         case other:
             raise AssertionError(other)
