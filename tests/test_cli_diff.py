@@ -102,7 +102,7 @@ async def test_a_wrong_number_of_cassettes_is_refused(
 
     assert (result.exit_code, result.last_error_line) == (
         2,
-        "llm-proxy: expected two cassettes, or one with --live, such as llm-proxy diff A B",
+        "llm-proxy: error: expected two cassettes, or one with --live, such as llm-proxy diff A B",
     )
 
 
@@ -182,7 +182,7 @@ class TestLive:
 
         reason = "set OPENAI_API_KEY, or --upstream openai=URL"
         assert result.exit_code == 2
-        assert result.last_error_line == f"llm-proxy: no API key for openai; {reason}"
+        assert result.last_error_line == f"llm-proxy: error: no API key for openai; {reason}"
 
     async def test_a_request_with_a_redacted_secret_is_not_sent(self, tmp_path: Path) -> None:
         secret = "sk-secret-secret"

@@ -232,8 +232,8 @@ async def test_an_unknown_name_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "nothing.json")
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: no such file: nothing.json, and no such cassette in cassettes; pass a file "
-        "with the JSON body of a request, - for stdin, or the start of a cassette's name"
+        "llm-proxy: error: no such file: nothing.json, and no such cassette in cassettes; pass a "
+        "file with the JSON body of a request, - for stdin, or the start of a cassette's name"
     )
     empty = await run_explain(tmp_path, "nothing.json", "--cassettes", "none")
     assert "no such file: nothing.json, and no such cassette in none; pass" in empty.stderr
@@ -243,4 +243,6 @@ async def test_empty_stdin_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "-")
 
     assert result.exit_code == 2
-    assert result.last_error_line.startswith("llm-proxy: stdin is empty; pass a request, such as")
+    assert result.last_error_line.startswith(
+        "llm-proxy: error: stdin is empty; pass a request, such as"
+    )
