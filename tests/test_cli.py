@@ -387,7 +387,7 @@ class TestRecordAndReplay:
         )
         assert result.exit_code == expected
         assert "no cassette matches POST /v1/chat/completions (m)" in result.stderr
-        assert "not answered from a cassette: 1 request\n" in result.stderr
+        assert "llm-proxy: miss: 1 request without a matching cassette\n" in result.stderr
 
     async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
@@ -905,9 +905,9 @@ class TestServing:
         assert all({"at", "level", "message"} <= set(item) for item in lines)
         warnings = [item["message"] for item in lines if item["level"] == "warning"]
         beginnings = [
-            "cassettes/ does not exist", "no cassette matches", "not answered from",
-            "  missed: POST", "    no cassette matches",
+            "cassettes/ does not exist", "no cassette matches", "1 request without a matching",
         ]  # fmt: skip
+        assert [item["label"] for item in lines if "label" in item] == ["miss", "miss"]
         assert len(warnings) == len(beginnings)
         assert all(
             message.startswith(begin) for message, begin in zip(warnings, beginnings, strict=True)

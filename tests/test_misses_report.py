@@ -20,7 +20,7 @@ from llm_proxy.misses.run_summary import (
     MissGroup,
     SummarySection,
     group_misses,
-    miss_log_lines,
+    miss_lines,
     render_summary,
 )
 from llm_proxy.pacing import InstantPace
@@ -54,27 +54,27 @@ def test_misses_without_a_key_are_distinguished_by_their_text() -> None:
     ]
 
 
-def test_the_end_of_a_run_reports_each_request_in_a_few_lines() -> None:
+def test_a_report_shows_each_missed_request_in_a_few_lines() -> None:
     many = replace(MISS, nearest=replace(MISS.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
-    assert list(miss_log_lines(group_misses([MISS, MISS]))) == [
-        "missed: POST /v1/chat/completions (m), 2 times",
+    assert list(miss_lines(group_misses([MISS, MISS]))) == [
+        "POST /v1/chat/completions (m), 2 times",
         "  nearest: cassettes/a.jsonl (90 % similar)",
         "    $.seed: request has 1, cassette has 2",
-        "  it answers with: --normalise 'ignore=$.seed'",
+        "  matches with: --normalise 'ignore=$.seed'",
     ]
-    assert "    and 4 more" in list(miss_log_lines(group_misses([many])))
+    assert "    and 4 more" in list(miss_lines(group_misses([many])))
 
 
-def test_the_end_of_a_run_reports_a_limited_number_of_requests() -> None:
+def test_a_report_shows_a_limited_number_of_missed_requests() -> None:
     many = [replace(MISS, request=replace(MISSED_REQUEST, key=f"{n:016x}")) for n in range(30)]
-    lines = list(miss_log_lines(group_misses(many)))
+    lines = list(miss_lines(group_misses(many)))
     assert len(lines) == 41
-    assert lines[-1] == "and 20 requests more: see --journal FILE and llm-proxy report FILE"
+    assert lines[-1] == "and 20 requests more"
 
 
 def test_a_run_without_misses_has_no_summary() -> None:
     empty = SummarySection("unused", ("file",), ())
-    assert (list(miss_log_lines(())), render_summary("llm-proxy replay", (), [empty])) == ([], "")
+    assert (list(miss_lines(())), render_summary("llm-proxy replay", (), [empty])) == ([], "")
 
 
 def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
@@ -89,7 +89,7 @@ def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
         "| POST /v1/chat/completions (m) | 2 | cassettes/a.jsonl (90 % similar) | $.seed |",
     ]
     assert "<details><summary>POST /v1/chat/completions (m)</summary>" in text
-    assert "answers with: --normalise 'ignore=$.seed'" in text
+    assert "matches with: --normalise 'ignore=$.seed'" in text
 
 
 def test_further_sections_add_their_tables_to_the_summary() -> None:
@@ -230,7 +230,7 @@ async def test_the_summary_is_headed_by_what_was_typed(tmp_path: Path) -> None:
     assert summary.startswith("### llm-proxy auto\n")
 
 
-async def test_a_run_reports_its_misses_at_its_end_in_the_journal_and_in_the_summary(
+async def test_a_run_logs_each_miss_once_and_reports_it_in_the_journal_and_in_the_summary(
     tmp_path: Path,
 ) -> None:
     write_cassettes(tmp_path, raw_chat_request(), text_response("x"))
@@ -243,15 +243,12 @@ async def test_a_run_reports_its_misses_at_its_end_in_the_journal_and_in_the_sum
     )
     reported = await run_command("report", "run.json", folder=tmp_path)
 
-    expected_lines = [
-        "missed: POST /v1/chat/completions (m), 2 times",
-        "$.seed: request has 1, cassette has no value",
-        "it answers with: --normalise 'ignore=$.seed'",
-    ]
-    end = ran.stderr.partition("not answered from a cassette: 3 requests")[2]
-    assert [text for text in expected_lines if text not in end] == []
+    assert ran.stderr.count("llm-proxy: miss: no cassette matches POST") == 2
+    assert ran.stderr.count("$.seed: request has 1, cassette has no value") == 1
+    end = ran.stderr.partition("llm-proxy: miss: 3 requests without a matching cassette\n")[2]
+    assert end.startswith("llm-proxy: miss:   POST /v1/chat/completions (m): 2 times\n")
     assert "miss      POST /v1/chat/completions (m), 2 times" in reported.stdout
-    assert expected_lines[2] in reported.stdout
+    assert "matches with: --normalise 'ignore=$.seed'" in reported.stdout
     summary = unescape((tmp_path / "summary.md").read_text())
     assert summary.startswith("# before\n### llm-proxy replay\n")
     assert "**3 requests without a cassette**" in summary

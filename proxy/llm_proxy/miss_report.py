@@ -76,3 +76,10 @@ class MissReport:
     rules: tuple[str, ...] = ()
     """The rules with which the nearest cassette would match, including those of the run; empty if
     the request should be recorded instead."""
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What misses of the same request for the same reason have in common."""
+        # Without a key, the text of the report identifies the request.
+        text = "" if self.request.key else self.text
+        return self.request.session, self.request.key, self.reason, text

@@ -14,7 +14,7 @@ from llm_proxy.cli.options import json_option
 from llm_proxy.cli.output import StyledText, print_json, print_lines
 from llm_proxy.display import count_with_noun, escape_line, format_duration
 from llm_proxy.journal_document import JournalDocument, JournalEntry
-from llm_proxy.misses.run_summary import group_misses, miss_log_lines
+from llm_proxy.misses.run_summary import group_misses, miss_lines
 from llm_proxy.verdict.findings import format_repeat_count
 
 _NAME_COLUMNS: Final = 10
@@ -161,8 +161,8 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if figures["nearest"]:
         responses = count_with_noun(figures["nearest"], "response")
         yield "nearest", f"{responses} of a cassette that matches only approximately"
-    for text in miss_log_lines(figures["misses"]):
-        yield ("", text) if text.startswith(" ") else ("miss", text.removeprefix("missed: "))
+    for text in miss_lines(figures["misses"]):
+        yield ("", text) if text.startswith(" ") else ("miss", text)
     for fault in figures["faults"]:
         count, skipped = fault["injected"], fault["skipped"]
         injected = f"injected {format_repeat_count(count)}" if count else "never injected"

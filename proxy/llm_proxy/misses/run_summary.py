@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,18 +76,15 @@ def group_misses(misses: Iterable[MissReport]) -> tuple[MissGroup, ...]:
     """Groups misses by request and reason, in the order of their first occurrence."""
     groups: dict[tuple[str, str, str, str], list[MissReport]] = {}
     for miss in misses:
-        request = miss.request
-        # Without a key, the text of the report identifies the request.
-        text = "" if request.key else miss.text
-        groups.setdefault((request.session, request.key, miss.reason, text), []).append(miss)
+        groups.setdefault(miss.identity, []).append(miss)
     return tuple(MissGroup(reports[0], len(reports)) for reports in groups.values())
 
 
-def miss_log_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
-    """The misses of a run for the end of its log: a few lines each, at most 10 requests."""
+def miss_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
+    """The misses of a run for a report: a few lines each, at most 10 requests."""
     for group in groups[:_MAX_SHOWN_GROUPS]:
         times = f", {group.times:,} times" if group.times > 1 else ""
-        yield printable_excerpt(f"missed: {group.request_label}{times}", _MAX_LOG_LINE_CHARS)
+        yield printable_excerpt(f"{group.request_label}{times}", _MAX_LOG_LINE_CHARS)
         nearest = group.missed.nearest
         if nearest is None or group.missed.reason != "differs":
             yield f"  {printable_excerpt(' '.join(group.missed.text.split()), _MAX_LOG_LINE_CHARS)}"
@@ -99,10 +96,25 @@ def miss_log_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
         if more := len(nearest.differences[_MAX_SHOWN_DIFFERENCES:]) + nearest.more:
             yield f"    and {more} more"
         if group.missed.rules:
-            yield f"  it answers with: {format_normalise_options(group.missed.rules)}"
+            yield f"  matches with: {format_normalise_options(group.missed.rules)}"
     if len(groups) > _MAX_SHOWN_GROUPS:
         more_requests = count_with_noun(len(groups) - _MAX_SHOWN_GROUPS, "request")
-        yield f"and {more_requests} more: see --journal FILE and llm-proxy report FILE"
+        yield f"and {more_requests} more"
+
+
+def repeated_miss_lines(
+    misses: Iterable[MissReport], times_by_identity: Mapping[tuple[str, str, str, str], int]
+) -> Iterator[str]:
+    """The misses that occurred more than once, for the end of a log: a line each, at most 10."""
+    repeated = [
+        f"{group.request_label}: {times:,} times"
+        for group in group_misses(misses)
+        if (times := times_by_identity.get(group.missed.identity, 0)) > 1
+    ]
+    for line in repeated[:_MAX_SHOWN_GROUPS]:
+        yield printable_excerpt(line, _MAX_LOG_LINE_CHARS)
+    if len(repeated) > _MAX_SHOWN_GROUPS:
+        yield f"and {count_with_noun(len(repeated) - _MAX_SHOWN_GROUPS, 'request')} more"
 
 
 def render_summary(
@@ -146,7 +158,7 @@ def _render_details(report: MissReport) -> Iterator[str]:
             if remedy := remedy_line(difference):
                 lines.append(f"  {remedy}")
     if report.rules:
-        lines += ["", f"answers with: {format_normalise_options(report.rules)}"]
+        lines += ["", f"matches with: {format_normalise_options(report.rules)}"]
     # In Markdown an empty line ends an HTML block, so the block must not contain one.
     escaped_text = "&#10;".join(
         _escape_markdown(line, _MAX_LINE_CHARS) or "&#32;" for line in lines

@@ -19,14 +19,15 @@ from llm_proxy.errors import LlmProxyError, printable_excerpt
 from llm_proxy.misses.run_summary import (
     SummarySection,
     group_misses,
-    miss_log_lines,
     render_summary,
+    repeated_miss_lines,
 )
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.private_files import private_opener, replace_file
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Settings, resolve_link
 from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.server.server import MISS_LABEL
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -126,9 +127,13 @@ def _log_summary(mode: str, journal: Journal) -> None:
             count_with_noun(incomplete_count, "recording"),
         )
     if counts.missed:
-        log.warning("not answered from a cassette: %s", count_with_noun(counts.missed, "request"))
-        for line in miss_log_lines(group_misses(journal.misses)):
-            log.warning("  %s", line)
+        log.warning(
+            "%s without a matching cassette",
+            count_with_noun(counts.missed, "request"),
+            extra=MISS_LABEL,
+        )
+        for line in repeated_miss_lines(journal.misses, journal.miss_times):
+            log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
             "%s answered from the nearest cassette, without a match",

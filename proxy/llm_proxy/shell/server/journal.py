@@ -6,7 +6,7 @@ The counts cover the whole run; of the entries themselves only the latest are ke
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -165,6 +165,8 @@ class Journal:
         """One sentence for each of the latest recordings that were lost."""
         self.misses: list[MissReport] = []
         """The latest requests that were not answered from a cassette, and why."""
+        self.miss_times: Counter[tuple[str, str, str, str]] = Counter()
+        """How often each miss occurred, by its identity."""
         self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
         self.rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
@@ -205,11 +207,16 @@ class Journal:
         self.recording_failures.append(reason)
         del self.recording_failures[:-_MAX_ENTRIES]
 
-    def add_miss(self, miss_report: MissReport) -> None:
-        """Add a request that was not answered from a cassette."""
+    def add_miss(self, miss_report: MissReport) -> bool:
+        """Add a request that no cassette answered; returns whether it is the first such miss."""
         self.counts.missed += 1
         self.misses.append(miss_report)
         del self.misses[:-_MAX_MISSES]
+        identity = miss_report.identity
+        is_first = identity not in self.miss_times
+        if not is_first or len(self.miss_times) < _MAX_ENTRIES:
+            self.miss_times[identity] += 1
+        return is_first
 
     def add_failed_session(self, session: str, reason: str) -> None:
         """Add a request that its scenario did not expect, or has no response for."""

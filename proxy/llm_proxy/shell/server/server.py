@@ -63,6 +63,10 @@ _MAX_LOGGED_CHARS: Final = 200
 """Maximum length in the log of a path, and of other text from outside."""
 
 
+MISS_LABEL: Final[Mapping[str, str]] = MappingProxyType({"label": "miss"})
+"""The `extra` of log records about misses: the log shows them under this label."""
+
+
 class ProxyServer:
     """Responds to every request with the mode's response, and journals it."""
 
@@ -284,21 +288,24 @@ class ProxyServer:
         entry.note = self._redacted_text(str(error), routed.decompressed_request)
         if isinstance(error, Miss):
             entry.origin = "miss"
-            self._journal.add_miss(error.report)
-            log.warning("%s", error.detail)
+            if self._journal.add_miss(error.report):
+                log.warning("%s", error.detail, extra=MISS_LABEL)
             return
         entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
         if isinstance(error, ScriptExhausted | RespondFunctionFailed | NotRepresentable):
             self._journal.counts.simulated += 1
             self._journal.add_failed_session(entry.session, entry.note)
+        label: Mapping[str, str] = {}
         if isinstance(error, CassetteError):
-            self._journal.add_miss(misses.unusable_cassette_report(routed, error))
+            if not self._journal.add_miss(misses.unusable_cassette_report(routed, error)):
+                return
+            label = MISS_LABEL
         elif isinstance(error, UpstreamFailed) and not self._is_stopping:
             # A response that is cut off by a stop is no failure of the upstream.
             self._journal.counts.upstream_failed += 1
         # Only the operator's own code is logged with its traceback: others' may hold a secret.
         cause = error.__cause__ if isinstance(error, RespondFunctionFailed) else None
-        log.warning("%s", entry.note, exc_info=cause)
+        log.warning("%s", entry.note, exc_info=cause, extra=label)
 
 
 def _to_request(request: web.BaseRequest, body: bytes) -> Request:
