@@ -44,7 +44,7 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
             msgspec.structs.replace(VALID_META, dialect="telex"),
             REQUEST,
             NO_LOCATION,
-            "dialect 'telex' is not one",
+            "the dialect 'telex' is unknown",
         ),
         (
             VALID_META,
@@ -52,12 +52,17 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
             ("0" * 16, None),
             f"rename the file to {KEY[:16]}-<take>.jsonl",
         ),
-        (VALID_META, replace(REQUEST, path="/v1/other"), NO_LOCATION, "edited by hand"),
+        (
+            VALID_META,
+            replace(REQUEST, path="/v1/other"),
+            NO_LOCATION,
+            "the stored request has the key",
+        ),
         (
             msgspec.structs.replace(VALID_META, provider="groq"),
             REQUEST,
             NO_LOCATION,
-            "edited by hand",
+            "the stored request has the key",
         ),
         (
             msgspec.structs.replace(VALID_META, key_rules_version=KEY_RULES_VERSION + 1),
@@ -69,13 +74,13 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
             VALID_META,
             REQUEST,
             (None, "alice"),
-            "move it below the library's own folder",
+            "move the file out of the folder @alice/",
         ),
         (
             msgspec.structs.replace(VALID_META, session="bob"),
             REQUEST,
             (None, "alice"),
-            "move it below @bob/",
+            "move the file into the folder @bob/",
         ),
     ],
     ids=["dialect", "name", "request", "provider", "rules", "session", "other session"],
@@ -93,14 +98,12 @@ def test_an_invalid_session_name_is_not_suggested_as_a_folder(
     name: str, place: tuple[str | None, str | None]
 ) -> None:
     [complaint] = complaints(msgspec.structs.replace(VALID_META, session=name), place=place)
-    assert complaint == (
-        f"no session can be called {name!r}: line 1 was edited by hand; record it again"
-    )
+    assert complaint == (f"{name!r} is not a valid session name; record the cassette again")
 
 
 def test_a_dialect_that_is_a_path_is_only_quoted() -> None:
     [complaint] = complaints(msgspec.structs.replace(VALID_META, dialect="../x; reboot"))
-    assert complaint.startswith("dialect '../x; reboot' is not one that this version knows: ")
+    assert complaint.startswith("the dialect '../x; reboot' is unknown to this version; ")
 
 
 def test_a_very_long_name_is_cut() -> None:

@@ -48,11 +48,11 @@ def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> 
 @each_row(
     ("tool", "expected"),
     [
-        ({"tool": "llm-proxy 7.1"}, "written by llm-proxy 7.1: upgrade llm-proxy"),
-        ({}, "written by a later version: upgrade llm-proxy"),
+        ({"tool": "llm-proxy 7.1"}, "written by llm-proxy 7.1; upgrade llm-proxy"),
+        ({}, "written by a newer version; upgrade llm-proxy"),
         (
             {"tool": "\x1b[2J" + "x" * 999},
-            r"written by \x1b[2J" + "x" * 52 + "…: upgrade llm-proxy",
+            r"written by \x1b[2J" + "x" * 52 + "…; upgrade llm-proxy",
         ),
     ],
     ids=["named", "unnamed", "hostile"],

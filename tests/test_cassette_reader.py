@@ -274,43 +274,48 @@ def edit_header(name: str, value: str) -> bytes:
     ("content", "line", "reason"),
     [
         pytest.param(b"", None, "empty", id="empty"),
-        pytest.param(b"\n", 1, "not JSON: ", id="an empty line"),
-        pytest.param(b"{}\n", 1, 'no "cassette" format number', id="format missing"),
+        pytest.param(b"\n", 1, "invalid JSON: ", id="an empty line"),
+        pytest.param(b"{}\n", 1, 'no format number in "cassette"', id="format missing"),
         pytest.param(edit_meta("cassette", 0), 1, "not a cassette", id="format 0"),
         pytest.param(edit_meta("cassette", -1), 1, "not a cassette", id="format -1"),
         pytest.param(edit_meta("cassette", to=True), 1, "not a cassette", id="format true"),
         pytest.param(edit_meta("cassette", "1"), 1, "not a cassette", id="format in quotes"),
         pytest.param(edit_meta("cassette", 1.0), 1, "not a cassette", id="format 1.0"),
         pytest.param(edit_meta("cassette", None), 1, "not a cassette", id="format null"),
-        pytest.param(b"[1]\n" + GOOD, 1, "must be a JSON object", id="a line that is a list"),
-        pytest.param(b"\xef\xbb\xbf" + GOOD, 1, "not JSON", id="byte order mark"),
-        pytest.param(GOOD[:-1], 7, "no end", id="the last line end is missing"),
-        pytest.param(GOOD + b"{}\n", 8, "torn", id="a line too many"),
-        pytest.param(GOOD + GOOD, 7, "a message is", id="two in one"),
-        pytest.param(without_line(7), 6, "torn", id="no end line"),
+        pytest.param(b"[1]\n" + GOOD, 1, "not a JSON object", id="a line that is a list"),
+        pytest.param(b"\xef\xbb\xbf" + GOOD, 1, "invalid JSON", id="byte order mark"),
+        pytest.param(GOOD[:-1], 7, "last line is incomplete", id="the last line end is missing"),
+        pytest.param(GOOD + b"{}\n", 8, "truncated", id="a line too many"),
+        pytest.param(GOOD + GOOD, 7, "a message must have", id="two in one"),
+        pytest.param(without_line(7), 6, "truncated", id="no end line"),
         pytest.param(without_line(3), 3, "unknown field", id="no head"),
         pytest.param(without_line(2), 2, "unknown field", id="no request"),
         pytest.param(without_line(4), 4, "first byte", id="the first message is missing"),
         pytest.param(without_line(5), 6, "bytes", id="a message is missing"),
-        pytest.param(GOOD.splitlines(keepends=True)[0], 2, "torn", id="line 1 alone"),
-        pytest.param(b"{" * 3000 + b"\n", 1, "not JSON", id="deep and broken"),
-        pytest.param(b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"\n", 1, "not JSON", id="2000 levels"),
+        pytest.param(GOOD.splitlines(keepends=True)[0], 2, "truncated", id="line 1 alone"),
+        pytest.param(b"{" * 3000 + b"\n", 1, "invalid JSON", id="deep and broken"),
+        pytest.param(
+            b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"\n", 1, "invalid JSON", id="2000 levels"
+        ),
         pytest.param(edit_meta("extra", 1), 1, "extra is an unknown field", id="unknown field"),
         pytest.param(
-            edit_meta("model", "a\x1b[2J"), 1, "model must be ", id="escape sequence in the model"
+            edit_meta("model", "a\x1b[2J"), 1, "model: expected ", id="escape sequence in the model"
         ),
         pytest.param(
-            edit_meta("tool", "a\u202eb"), 1, "tool must be ", id="a mark that turns the direction"
+            edit_meta("tool", "a\u202eb"),
+            1,
+            "tool: expected ",
+            id="a mark that turns the direction",
         ),
         pytest.param(
-            edit_meta("session", "a\x9bb"), 1, "session must be ", id="C1 control in the session"
+            edit_meta("session", "a\x9bb"), 1, "session: expected ", id="C1 control in the session"
         ),
-        pytest.param(edit_meta("model", "m" * 1001), 1, "model must be ", id="a very long model"),
-        pytest.param(edit_meta("key", "0" * 63), 1, "key must be ", id="a key that is too short"),
+        pytest.param(edit_meta("model", "m" * 1001), 1, "model: expected ", id="a very long model"),
+        pytest.param(edit_meta("key", "0" * 63), 1, "key: expected ", id="a key that is too short"),
         pytest.param(
-            edit_meta("key", "0" * 63 + "\n"), 1, "key must be ", id="a key with a line end"
+            edit_meta("key", "0" * 63 + "\n"), 1, "key: expected ", id="a key with a line end"
         ),
-        pytest.param(edit_meta("key", "../" * 22), 1, "key must be ", id="a key that is a path"),
+        pytest.param(edit_meta("key", "../" * 22), 1, "key: expected ", id="a key that is a path"),
         pytest.param(
             edit_line(GOOD, 2, "request", "path", to="/a b"), 2, "path", id="space in a path"
         ),
@@ -318,13 +323,13 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(
             edit_line(GOOD, 2, "request", "path", to="@evil.example/v1"),
             2,
-            "path must be a slash",
+            "path: expected a path that starts with a slash",
             id="a path that makes the address before it another host's",
         ),
         pytest.param(
             edit_line(GOOD, 2, "request", "path", to=".evil.example/v1"),
             2,
-            "path must be a slash",
+            "path: expected a path that starts with a slash",
             id="a path that goes on with a host's name",
         ),
         pytest.param(
@@ -334,13 +339,13 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(
             edit_line(GOOD, 2, "request", "text", to="x"),
             2,
-            "a message is",
+            "a message must have",
             id="two request bodies",
         ),
         pytest.param(
             edit_line(FULL, 2, "request", "base64", to="*"),
             2,
-            "base64 is none",
+            "invalid base64",
             id="a request that is no base64",
         ),
         pytest.param(edit_header("a", "b\r\nSet-Cookie: c"), 3, "headers", id="CRLF in a header"),
@@ -348,12 +353,12 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(edit_header("a:", "b"), 3, "headers", id="colon in a header's name"),
         pytest.param(edit_header("", "b"), 3, "headers", id="a header without a name"),
         pytest.param(edit_header("a", "\u20ac"), 3, "headers", id="a header beyond Latin-1"),
-        pytest.param(edit_header("Content-Length", "1"), 3, "may not be", id="content-length"),
+        pytest.param(edit_header("Content-Length", "1"), 3, "must not store", id="content-length"),
         pytest.param(
-            edit_header("transfer-ENCODING", "x"), 3, "may not be", id="transfer-encoding"
+            edit_header("transfer-ENCODING", "x"), 3, "must not store", id="transfer-encoding"
         ),
-        pytest.param(edit_header("Connection", "close"), 3, "may not be", id="connection"),
-        pytest.param(edit_header("Upgrade", "h2c"), 3, "may not be", id="upgrade"),
+        pytest.param(edit_header("Connection", "close"), 3, "must not store", id="connection"),
+        pytest.param(edit_header("Upgrade", "h2c"), 3, "must not store", id="upgrade"),
         pytest.param(edit_response("reason", "OK\r\nA: b"), 3, "reason", id="CRLF in the reason"),
         pytest.param(edit_response("status", 101), 3, "status", id="status 101"),
         pytest.param(edit_response("status", 1000), 3, "status", id="status 1000"),
@@ -366,31 +371,43 @@ def edit_header(name: str, value: str) -> bytes:
             id="HEAD with a body",
         ),
         pytest.param(
-            edit_response("framing", "none"), 3, "bytes of body", id="framing none, a body"
+            edit_response("framing", "none"), 3, "the body has", id="framing none, a body"
         ),
         pytest.param(edit_response("framing", "both"), 3, "framing", id="unknown framing"),
-        pytest.param(
-            edit_response("codec", "xml"), 3, "not one of eventstream", id="unknown codec"
-        ),
+        pytest.param(edit_response("codec", "xml"), 3, "known: eventstream", id="unknown codec"),
         pytest.param(edit_response("length", -1), 3, "length", id="negative length"),
         pytest.param(edit_response("at", -1), 3, "at", id="a head before the request"),
         pytest.param(edit_response("at", 1e12), 3, "at", id="a head in thirty years"),
-        pytest.param(edit_response("at", 20.5), 4, "before what came", id="a read before the head"),
-        pytest.param(edit_line(GOOD, 6, "at", to=33.0), 6, "before what came", id="times go back"),
         pytest.param(
-            edit_line(GOOD, 6, "at", to=1e9), 6, "absurdly late", id="a read in eleven days"
-        ),
-        pytest.param(edit_line(GOOD, 6, "at", to=True), 6, "at must be", id="a time that is true"),
-        pytest.param(edit_line(GOOD, 6, "at", to=None), 6, "at must be", id="a time that is null"),
-        pytest.param(edit_line(GOOD, 6, "at", to="34"), 6, "at must be", id="a time in quotes"),
-        pytest.param(
-            edit_line(GOOD, 6, "at", to=[34]), 6, "at must be", id="a time without offset"
+            edit_response("at", 20.5), 4, "before an earlier read", id="a read before the head"
         ),
         pytest.param(
-            edit_line(GOOD, 6, "at", 0, 0, to=14), 6, "past the message", id="offset at end"
+            edit_line(GOOD, 6, "at", to=33.0), 6, "before an earlier read", id="times go back"
         ),
         pytest.param(
-            edit_line(GOOD, 6, "at", 0, 0, to=2**63), 6, "past the message", id="offset 2**63"
+            edit_line(GOOD, 6, "at", to=1e9), 6, "later than 6 hours", id="a read in eleven days"
+        ),
+        pytest.param(
+            edit_line(GOOD, 6, "at", to=True), 6, "at: expected", id="a time that is true"
+        ),
+        pytest.param(
+            edit_line(GOOD, 6, "at", to=None), 6, "at: expected", id="a time that is null"
+        ),
+        pytest.param(edit_line(GOOD, 6, "at", to="34"), 6, "at: expected", id="a time in quotes"),
+        pytest.param(
+            edit_line(GOOD, 6, "at", to=[34]), 6, "at[0]: expected", id="a time without offset"
+        ),
+        pytest.param(
+            edit_line(GOOD, 6, "at", 0, 0, to=14),
+            6,
+            "past the end of the message",
+            id="offset at end",
+        ),
+        pytest.param(
+            edit_line(GOOD, 6, "at", 0, 0, to=2**63),
+            6,
+            "past the end of the message",
+            id="offset 2**63",
         ),
         pytest.param(edit_line(GOOD, 6, "at", 0, 0, to=-1), 6, "out of order", id="offset -1"),
         pytest.param(
@@ -400,9 +417,11 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(edit_line(GOOD, 4, "at", to=[]), 4, "first byte", id="no reads"),
         pytest.param(edit_line(GOOD, 5, "data", to=DEEP), 5, "deep", id="a deep message"),
         pytest.param(edit_line(GOOD, 5, "data", to=DEEPEST), 5, "deep", id="a very deep message"),
-        pytest.param(edit_line(GOOD, 5, "note", to=1), 5, "a message is", id="an unknown field"),
         pytest.param(
-            edit_line(GOOD, 5, "text", to="x"), 5, "a message is", id="two messages in one"
+            edit_line(GOOD, 5, "note", to=1), 5, "a message must have", id="an unknown field"
+        ),
+        pytest.param(
+            edit_line(GOOD, 5, "text", to="x"), 5, "a message must have", id="two messages in one"
         ),
         pytest.param(edit_line(GOOD, 6, "text", to="data: [DONF]\n\n"), 7, "SHA-256", id="edited"),
         pytest.param(
@@ -416,20 +435,18 @@ def edit_header(name: str, value: str) -> bytes:
         ),
         pytest.param(edit_line(GOOD, 7, "end", "at", to=1e300), 7, "at", id="the end in ages"),
         pytest.param(edit_line(GOOD, 7, "end", "bytes", to=145), 7, "144 bytes", id="wrong count"),
-        pytest.param(
-            edit_line(GOOD, 7, "end", "sha256", to="0" * 64), 7, "by hand", id="wrong sum"
-        ),
+        pytest.param(edit_line(GOOD, 7, "end", "sha256", to="0" * 64), 7, "edited", id="wrong sum"),
         pytest.param(edit_line(GOOD, 7, "more", to=1), 7, "unknown field", id="end line with more"),
         pytest.param(
             edit_meta("extra", 1).replace(b',"text"', b",text"),
             6,
-            "not JSON",
+            "invalid JSON",
             id="what is no JSON comes before an unknown field",
         ),
         pytest.param(
             edit_meta("cassette", 2).replace(b',"text"', b",text"),
             6,
-            "not JSON",
+            "invalid JSON",
             id="what is no JSON comes before a newer format",
         ),
     ],
@@ -470,7 +487,7 @@ def test_a_newer_format_is_refused_with_the_version_that_is_needed(tool: Any) ->
         content = edit_line(edit_meta("cassette", number), 1, "tool", to=tool)
         for read in (parse_cassette, parse_cassette_opening):
             with pytest.raises(
-                CassetteTooNew, match=rf"format {number} is newer.*: upgrade"
+                CassetteTooNew, match=rf"format {number} is newer.*; upgrade"
             ) as caught:
                 read(FILE_NAME, content)
             assert caught.value.line == 1
@@ -486,7 +503,10 @@ def test_too_large_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_many_lines_are_refused_before_they_are_looked_at() -> None:
     error = read_error(b"\n" * (reader.MAX_LINES + 1))
-    assert (error.line, error.reason) == (reader.MAX_LINES, f"more than {reader.MAX_LINES} lines")
+    assert (error.line, error.reason) == (
+        reader.MAX_LINES,
+        f"the file has more than {reader.MAX_LINES:,} lines",
+    )
 
 
 class CountedLine(dict[str, Any]):

@@ -87,83 +87,83 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
 @each_row(
     ("line", "path", "to", "sentence"),
     [
-        ("head", "response.status", "200", "response.status must be an integer, and it is text"),
+        ("head", "response.status", "200", "response.status: expected an integer, got text"),
         (
             "head",
             "response.status",
             20.5,
-            "response.status must be an integer, and it is another number",
+            "response.status: expected an integer, got a fraction",
         ),
-        ("head", "response.status", 99, "response.status must be at least 200"),
-        ("head", "response.status", 1000, "response.status must be at most 999"),
-        ("head", "response.at", None, "response.at must be a number, and it is null"),
-        ("head", "response.at", 3e7, "response.at must be at most 21600000"),
+        ("head", "response.status", 99, "response.status: expected a number of at least 200"),
+        ("head", "response.status", 1000, "response.status: expected a number of at most 999"),
+        ("head", "response.at", None, "response.at: expected a number, got null"),
+        ("head", "response.at", 3e7, "response.at: expected a number of at most 21600000"),
         (
             "head",
             "response.reason",
             "\n",
-            (
-                "response.reason must be text that HTTP can have in a head: Latin-1, "
-                "without control characters"
-            ),
+            ("response.reason: expected Latin-1 text without control characters"),
         ),
-        ("head", "response.headers", {}, "response.headers must be a list, and it is an object"),
+        ("head", "response.headers", {}, "response.headers: expected a list, got an object"),
         (
             "head",
             "response.headers.0",
             ["a"],
-            "response.headers[0] must be a list of 2, and it has 1",
+            "response.headers[0]: expected a list of 2 values, got 1",
         ),
         (
             "head",
             "response.headers.0.0",
             "a:",
             (
-                "response.headers[0][0] must be an HTTP token: letters, digits and marks, "
-                "without a space"
+                "response.headers[0][0]: expected an HTTP token (letters, digits and "
+                "punctuation, no spaces)"
             ),
         ),
         (
             "head",
             "response.framing",
             "both",
-            "response.framing must be one of chunked, length, close, none, and it is 'both'",
+            "response.framing: expected one of chunked, length, close, none; got 'both'",
         ),
         ("head", "response.codec", ..., "response.codec is missing"),
         (
             "head",
             "response.length",
             "1",
-            "response.length must be an integer or null, and it is text",
+            "response.length: expected an integer or null, got text",
         ),
-        ("head", "response", [], "response must be an object, and it is a list"),
+        ("head", "response", [], "response: expected an object, got a list"),
         (
             "end",
             "end.ending",
             "fine",
             (
-                "end.ending must be one of clean, fin, rst, stalled, malformed, "
-                "client_gone, recorder_error, killed, and it is 'fine'"
+                "end.ending: expected one of clean, fin, rst, stalled, malformed, "
+                "client_gone, recorder_error, killed; got 'fine'"
             ),
         ),
-        ("end", "end.bytes", True, "end.bytes must be an integer, and it is true or false"),
-        ("end", "end.sha256", "0", "end.sha256 must be 64 hexadecimal digits in lower case"),
+        ("end", "end.bytes", True, "end.bytes: expected an integer, got true or false"),
+        ("end", "end.sha256", "0", "end.sha256: expected 64 lowercase hexadecimal digits"),
         ("request", "request.more", 1, "request.more is an unknown field"),
         (
             "request",
             "request.path",
             "/ ",
-            "request.path must be a slash, and printable ASCII without a space behind it",
+            (
+                "request.path: expected a path that starts with a slash, "
+                "in printable ASCII without spaces"
+            ),
         ),
         ("request", "request", ..., "request is missing"),
         ("meta", "more", 1, "more is an unknown field"),
         ("meta", "tool", ..., "tool is missing"),
-        ("meta", "model", "m" * 1001, "model must be text of at most 1000 characters"),
+        ("meta", "model", "m" * 1001, "model: expected text of at most 1000 characters"),
         (
             "meta",
             "model",
             "\x1b",
-            "model must be text without control characters and marks that turn its direction",
+            "model: expected text without control characters and bidirectional marks",
         ),
     ],
 )
@@ -180,10 +180,10 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
 @each_row(
     ("at", "sentence"),
     [
-        ("1", "at must be a number or a list, and it is text"),
-        ([1], "at[0] must be a list, and it is an integer"),
-        ([[1]], "at[0] must be a list of 2, and it has 1"),
-        ([[0, 1], [0, "x"]], "at[1][1] must be a number, and it is text"),
+        ("1", "at: expected a number or a list, got text"),
+        ([1], "at[0]: expected a list, got an integer"),
+        ([[1]], "at[0]: expected a list of 2 values, got 1"),
+        ([[0, 1], [0, "x"]], "at[1][1]: expected a number, got text"),
     ],
     ids=["text", "no pair", "half a pair", "no time"],
 )

@@ -110,7 +110,9 @@ def test_everything_before_a_tear_comes_back() -> None:
 
 def test_a_spool_without_its_opening_is_refused() -> None:
     for length in range(len(OPENING)):
-        with pytest.raises(CassetteError, match=r"^some\.jsonl: it is torn before its request"):
+        with pytest.raises(
+            CassetteError, match=r"^some\.jsonl: the spool is truncated: it ends before the request"
+        ):
             parse(SPOOL[:length])
 
 
@@ -148,7 +150,7 @@ def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> No
 
 
 def test_nothing_may_follow_the_end() -> None:
-    with pytest.raises(CassetteError, match="it goes on behind its end"):
+    with pytest.raises(CassetteError, match="the spool has lines after its end line"):
         tuple(parse(SPOOL + encode_line(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
 
 

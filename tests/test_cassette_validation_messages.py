@@ -31,28 +31,28 @@ def sentence_for(message: str, root: str = "") -> str:
 @each_row(
     ("message", "sentence"),
     [
-        ("Expected `int`, got `str` - at `$.a.b`", "a.b must be an integer, and it is text"),
-        ("Expected `int`, got `float`", "the line must be an integer, and it is another number"),
+        ("Expected `int`, got `str` - at `$.a.b`", "a.b: expected an integer, got text"),
+        ("Expected `int`, got `float`", "expected an integer, got a fraction"),
         (
             "Expected `float | array`, got `null` - at `$.a`",
-            "a must be a number or a list, and it is null",
+            "a: expected a number or a list, got null",
         ),
         ("Object missing required field `x` - at `$.a[0]`", "a[0].x is missing"),
         ("Object contains unknown field `x`", "x is an unknown field"),
         (
             "Invalid enum value 'blue' - at `$.a.colour`",
-            "a.colour must be one of red, green, and it is 'blue'",
+            "a.colour: expected one of red, green; got 'blue'",
         ),
-        ("Expected `str` matching regex '^[0-9]+$' - at `$.a`", "a must be digits"),
-        ("Expected `str` matching regex 'x' - at `$.a`", "a must be spelled otherwise"),
-        ("Expected `str` of length <= 9 - at `$.a`", "a must be text of at most 9 characters"),
-        ("Expected `float` >= 0.0 - at `$.a`", "a must be at least 0"),
+        ("Expected `str` matching regex '^[0-9]+$' - at `$.a`", "a: expected digits"),
+        ("Expected `str` matching regex 'x' - at `$.a`", "a: expected a different format"),
+        ("Expected `str` of length <= 9 - at `$.a`", "a: expected text of at most 9 characters"),
+        ("Expected `float` >= 0.0 - at `$.a`", "a: expected a number of at least 0"),
         (
             "Expected `array` of length 2, got 3 - at `$.a[1]`",
-            "a[1] must be a list of 2, and it has 3",
+            "a[1]: expected a list of 2 values, got 3",
         ),
-        ("Expected `date`, got `set`", "the line must be date, and it is set"),
-        ("of a later msgspec - at `$.a`", "a must be of a later msgspec"),
+        ("Expected `date`, got `set`", "expected date, got set"),
+        ("of a later msgspec - at `$.a`", "a: expected of a later msgspec"),
     ],
     ids=[
         "type",
@@ -81,8 +81,8 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_a_value_alone_is_called_by_its_name() -> None:
-    assert sentence_for("Expected `int`, got `str` - at `$[0]`", "at").startswith("at[0] must be")
-    assert sentence_for("Expected `int`, got `str`", "at").startswith("at must be")
+    assert sentence_for("Expected `int`, got `str` - at `$[0]`", "at").startswith("at[0]: expected")
+    assert sentence_for("Expected `int`, got `str`", "at").startswith("at: expected")
 
 
 @given(st.text())

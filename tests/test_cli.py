@@ -601,7 +601,7 @@ MISTAKES = {
     ),
     "two files for one take": Mistake(
         ("replay",),
-        ("two files are take 1 of one key", "delete or rename one of them"),
+        ("two files are take 1 of the same key", "delete or rename one of them"),
         files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
     ),
     "variable": Mistake(
@@ -671,7 +671,7 @@ class TestMistakes:
         )
         (tmp_path / "cassettes").chmod(0o700)
         _assert_one_line(result)
-        assert "cassettes cannot be read: Permission denied" in result.stderr
+        assert "cannot read cassettes: Permission denied" in result.stderr
 
     @each_row("option", ["--cassettes", "--spool"])
     @each_row("mode", ["record", "auto"])
@@ -1002,7 +1002,7 @@ class TestStoppingWhileItRecords:
             Ending.KILLED,
             chat_event("all that came"),
         )
-        assert "partial: the recorder was stopped" in result.stderr
+        assert "partial: llm-proxy was stopped" in result.stderr
         assert list((tmp_path / "state").rglob("*.spool")) == []
 
 

@@ -60,7 +60,7 @@ async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [name for name in names if not any(text.startswith(name) for _, text in rows)] == []
     assert f"CPython {sys.version.split()[0]}" in result.stdout
-    assert "HTTP parser     aiohttp's, in C" in result.stdout
+    assert "HTTP parser     aiohttp's C parser" in result.stdout
     assert "_UnixSelectorEventLoop" in result.stdout
     assert result.last_error_line.startswith("llm-proxy: 0 problems, ")
 
@@ -71,7 +71,7 @@ async def test_a_problem_makes_the_exit_code_1(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path)
 
     assert result.exit_code == 1
-    assert f"problem  library         {torn}:7: the file is torn" in result.stdout
+    assert f"problem  library         {torn}:7: the file is truncated" in result.stdout
     assert result.last_error_line.startswith("llm-proxy: 1 problem, ")
 
 
@@ -84,7 +84,7 @@ async def test_json_is_one_document(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr, document["ok"]) == (1, "", False)
     [problem] = [check for check in document["checks"] if check["level"] == "problem"]
     assert problem["name"] == "library"
-    assert "the file is torn" in problem["text"]
+    assert "the file is truncated" in problem["text"]
 
 
 async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> None:
@@ -93,17 +93,23 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
         AWS_ENDPOINT_URL_BEDROCK_RUNTIME="http://aws:1",
     )  # fmt: skip
     assert result.exit_code == 0
-    assert "warning  proxies         HTTP_PROXY would take requests for 127.0.0.1" in result.stdout
+    assert (
+        "warning  proxies         requests to 127.0.0.1 go to the proxy in HTTP_PROXY"
+        in result.stdout
+    )
     assert "warning  OLLAMA_HOST     'http://gpu:1' is only part of what is given" in result.stdout
-    assert "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME http://aws:1: clients" in result.stdout
+    assert (
+        "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME clients in this shell send requests to"
+        in result.stdout
+    )
     assert "hunter2" not in result.stdout
 
 
 async def test_a_variable_that_names_no_upstream_is_shown(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path, AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME="http://aws:1")
     assert result.exit_code == 0
-    assert "http://aws:1: clients in this shell ask there; record and auto" in result.stdout
-    assert "take no upstream from it" in result.stdout
+    assert "send requests to http://aws:1; `record -- COMMAND` and `auto" in result.stdout
+    assert "do not use the URL" in result.stdout
 
 
 class TestTheLibrary:
@@ -114,24 +120,24 @@ class TestTheLibrary:
         assert {result.level for result in results} == {OK}
         texts = [result.text for result in results]
         assert texts == [
-            f"1 cassette in {tmp_path}/cassettes, each of them whole",
-            f"{tmp_path}/cassettes can be written",
-            f"{tmp_path}/spool can be written",
-            "mode 700: its owner's alone",
-            "no recording was broken off",
+            f"1 cassette in {tmp_path}/cassettes can be read",
+            f"{tmp_path}/cassettes is writable",
+            f"{tmp_path}/spool is writable",
+            f"only you can access {tmp_path}/spool (mode 700)",
+            "no interrupted recordings",
         ]
 
     def test_an_empty_one_is_fine_and_can_be_made(self, tmp_path: Path) -> None:
         results = list(check_library(tmp_path))
         assert {result.level for result in results} == {OK}
-        assert "holds no cassettes yet" in results[0].text
-        assert results[1].text.endswith("cassettes can be written, and will be made")
+        assert "no cassettes in " in results[0].text
+        assert results[1].text.endswith("cassettes does not exist; recording creates the folder")
 
     def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_partial(tmp_path)
         [text] = texts_of_level(check_library(tmp_path), WARNING)
-        assert text.startswith("1 partial, which only replay --allow-partial plays: ")
-        assert text.endswith(f"/m/{path.name}")
+        assert text.startswith("1 partial cassette: ")
+        assert text.endswith(f"/m/{path.name}; record again, or replay with --allow-partial")
 
     def test_of_many_bad_files_some_are_named(self, tmp_path: Path) -> None:
         folder = tmp_path / "cassettes"
@@ -140,27 +146,27 @@ class TestTheLibrary:
             (folder / f"{number}.jsonl").write_text("x")
         problems = texts_of_level(check_library(tmp_path), PROBLEM)
         assert len(problems) == 6
-        assert problems[0].startswith(f"{folder}/0.jsonl:1: the file is torn")
-        assert problems[5] == "3 more are unreadable: llm-proxy verify"
+        assert problems[0].startswith(f"{folder}/0.jsonl:1: the file is truncated")
+        assert problems[5] == "3 more unreadable files; run `llm-proxy verify`"
 
     def test_two_files_of_one_take_are_a_problem(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_complete(tmp_path)
         (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
         [text] = texts_of_level(check_library(tmp_path), PROBLEM)
-        assert text.startswith("two files are take 1 of one key")
+        assert text.startswith("two files are take 1 of the same key")
 
     def test_a_file_in_place_of_a_folder_is_a_problem(self, tmp_path: Path) -> None:
         for name in ("cassettes", "spool"):
             (tmp_path / name).write_text("")
         problems = texts_of_level(check_library(tmp_path), PROBLEM)
         assert len(problems) == 4
-        assert f"{tmp_path}/spool is not a folder: give another one" in problems
+        assert f"not a folder: {tmp_path}/spool (set --spool)" in problems
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_a_folder_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "spool").mkdir(mode=0o500)
         [text] = texts_of_level(check_library(tmp_path), PROBLEM)
-        assert "cannot be written: nothing can be recorded" in text
+        assert text == f"cannot write {tmp_path}/spool; change its mode, or set --spool"
 
 
 class TestTheSpool:
@@ -168,7 +174,7 @@ class TestTheSpool:
         (tmp_path / "spool").mkdir()
         (tmp_path / "spool").chmod(0o750)
         [text] = texts_of_level(check_library(tmp_path), WARNING)
-        assert f"has mode 750, so others see what is recorded: chmod 700 {tmp_path}" in text
+        assert f"(mode 750); run `chmod 700 {tmp_path}" in text
 
     def test_recordings_left_by_a_crash_are_a_warning_that_says_what_to_do(
         self, tmp_path: Path
@@ -183,18 +189,18 @@ class TestTheSpool:
         )
         write_spool(tmp_path, b"", "1-3-0123456789abcdef")
         [text] = texts_of_level(check_library(tmp_path), WARNING)
-        assert text.startswith("broken off by a crash: 1 recording of ")
-        assert f"llm-proxy recover --cassettes {tmp_path}/cassettes" in text
-        assert "1 recording of other libraries" in text
-        assert "1 recording that cannot be read" in text
+        assert text.startswith("1 interrupted recording of ")
+        assert f"; run `llm-proxy recover --cassettes {tmp_path}/cassettes`" in text
+        assert "1 interrupted recording of other libraries" in text
+        assert "1 interrupted recording that cannot be read" in text
 
 
 @each_row(
     ("package", "floor", "level", "message"),
     [
         ("click", (8, 2), OK, ""),
-        ("click", (99,), PROBLEM, "is too old: pip install --upgrade 'click>=99'"),
-        ("no-such-thing", (1, 2), PROBLEM, "not installed: pip install 'no-such-thing>=1.2'"),
+        ("click", (99,), PROBLEM, "is too old; run `pip install --upgrade 'click>=99'`"),
+        ("no-such-thing", (1, 2), PROBLEM, "not installed; run `pip install 'no-such-thing>=1.2'`"),
     ],
     ids=["there", "too old", "missing"],
 )
@@ -233,20 +239,20 @@ def test_the_slow_parser_is_a_warning() -> None:
 async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path, AIOHTTP_NO_EXTENSIONS="1")
     assert result.exit_code == 0
-    assert "warning  HTTP parser     aiohttp's in pure Python" in result.stdout
+    assert "warning  HTTP parser     aiohttp's Python parser" in result.stdout
 
 
 @each_row(
     ("occupant", "level", "text"),
     [
         (None, OK, "free"),
-        (PortListener(llm_proxy_mode="replay"), OK, "llm-proxy replay serves there"),
+        (PortListener(llm_proxy_mode="replay"), OK, "used by llm-proxy replay"),
         (
             PortListener(process_label="nginx (process 7)"),
             WARNING,
-            "taken by nginx (process 7): stop it, ",
+            "used by nginx (process 7); stop that process, ",
         ),
-        (PortListener(), WARNING, "taken: stop it, or give --port 0"),
+        (PortListener(), WARNING, "used by another process; stop that process, set --port 0"),
     ],
     ids=["free", "ours", "somebody's", "nobody knows whose"],
 )
@@ -284,14 +290,14 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
         ({"HTTP_PROXY": ""}, OK, "none in the environment"),
         ({"HTTPS_PROXY": "http://p"}, OK, "none in the environment"),
         ({"HTTP_PROXY": "http://p"}, WARNING, "export NO_PROXY=127.0.0.1,localhost no_proxy="),
-        ({"http_proxy": "http://p"}, WARNING, "http_proxy would take"),
+        ({"http_proxy": "http://p"}, WARNING, "go to the proxy in http_proxy; "),
         ({"ALL_PROXY": "socks5://p", "http_proxy": "p"}, WARNING, "ALL_PROXY and http_proxy"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "a.b"}, WARNING, "NO_PROXY=a.b,127.0.0.1,localhost "),
         ({"HTTP_PROXY": "p", "NO_PROXY": "a.b, 127.0.0.1"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "no_proxy": "127.0.0.1:4777"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "127.0.0.0/8"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "*"}, OK, "not for 127.0.0.1"),
-        ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "would take"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "go to the proxy"),
     ],
 )
 def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
@@ -305,10 +311,25 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
 @each_row(
     ("value", "occupant", "level", "message"),
     [
-        ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
-        (" HTTPS://api.example/v1 ", None, OK, "https://api.example/v1: clients in this shell ask"),
-        ("https://me:pass@api.example/v1?k=1", None, WARNING, "COMMAND refuse it: correct it"),
-        ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
+        (
+            "https://api.example/v1",
+            None,
+            OK,
+            "clients in this shell send requests to https://api.example/v1; ",
+        ),
+        (
+            " HTTPS://api.example/v1 ",
+            None,
+            OK,
+            "clients in this shell send requests to https://api.example/v1; ",
+        ),
+        ("https://me:pass@api.example/v1?k=1", None, WARNING, "correct or unset OPENAI_BASE_URL"),
+        (
+            "http://127.0.0.1:4777/v1",
+            None,
+            WARNING,
+            "no server listens at http://127.0.0.1:4777/v1; start llm-proxy",
+        ),
         (
             "http://localhost:4777/v1",
             PortListener("replay"),
@@ -320,9 +341,9 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             "http://127.0.0.1:8000",
             None,
             OK,
-            "record and auto -- COMMAND take it as the upstream",
+            "`record -- COMMAND` and `auto -- COMMAND` use the URL as the upstream",
         ),
-        ("http://[::1", None, WARNING, "or give --upstream openai=URL, which wins"),
+        ("http://[::1", None, WARNING, ", or set --upstream openai=URL"),
         ("http://", None, WARNING, "is not an http:// or https:// URL"),
         ("http://a:b", None, WARNING, "is not an http:// or https:// URL"),
     ],
@@ -344,10 +365,10 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
 ) -> None:
     environ = {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": value}
     first, second = check_base_urls(environ, 4777, None)
-    assert "take it as the upstream" in first.text
+    assert "use the URL as the upstream" in first.text
     assert (second.name, second.level) == ("OPENAI_API_BASE", level)
-    assert "take OPENAI_BASE_URL instead as the upstream" in second.text
-    assert "refuse" not in second.text
+    assert "use OPENAI_BASE_URL instead" in second.text
+    assert "--upstream" not in second.text
 
 
 @each_row("value", ["box", "box:1", ":1", "[::1]"])

@@ -197,8 +197,8 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
 @each_row(
     ("content", "arguments", "complaint"),
     [
-        ("[1]", (), "request.json holds no JSON object: give the body of a request"),
-        ("{", (), "request.json is no JSON: "),
+        ("[1]", (), "request.json is not a JSON object; give the body of a request"),
+        ("{", (), "request.json is not valid JSON: "),
         (
             '{"a": 1}',
             (),

@@ -95,7 +95,7 @@ async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     assert (cassette["status"], cassette["messages"], cassette["reads"]) == (200, 3, 3)
     assert (cassette["bytes"], cassette["duration_ms"]) == (131, 60.0)
     [refused] = document["unreadable"]
-    assert refused["why"] == "the file is torn: its last line has no end"
+    assert refused["why"] == "the file is truncated: the last line is incomplete"
 
 
 async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -105,7 +105,8 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
     result = await run_command("ls", folder=tmp_path)
 
     assert result.exit_code == 1
-    line = f"unreadable: {torn.relative_to(tmp_path)}:7: the file is torn: its last line has no end"
+    reason = "the file is truncated: the last line is incomplete"
+    line = f"unreadable: {torn.relative_to(tmp_path)}:7: {reason}"
     assert line in result.stdout.splitlines()
     assert result.last_error_line == "llm-proxy: 1 cassette, 1 unreadable, 870 B"
 
@@ -167,7 +168,7 @@ async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("--status", "9", "'9' is no status: write 200, 429, 4xx or 5xx"),
+        ("--status", "9", "'9' is not a valid status: use 200, 429, 4xx or 5xx"),
         (
             "--older-than",
             "soon",
@@ -190,7 +191,7 @@ async def test_filters_report_the_total_count(tmp_path: Path) -> None:
 
     result = await run_command("ls", "--partial", folder=tmp_path)
 
-    assert result.last_error_line.startswith("llm-proxy: 1 cassette of 2, 1 partial")
+    assert result.last_error_line.startswith("llm-proxy: 1 of 2 cassettes, 1 partial")
 
 
 @pytest.mark.parametrize("exists", [True, False], ids=["empty folder", "no folder"])
@@ -201,7 +202,7 @@ async def test_an_empty_library_says_how_to_record(tmp_path: Path, exists: bool)
     result = await run_command("ls", folder=tmp_path)
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "cassettes holds no cassettes yet" in result.last_error_line
+    assert "no cassettes in ./cassettes; record some" in result.last_error_line
     assert "llm-proxy record -- COMMAND" in result.last_error_line
 
 
@@ -211,9 +212,7 @@ async def test_a_file_given_as_a_folder_is_refused_in_one_sentence(tmp_path: Pat
     result = await run_command("ls", "--cassettes", "file", folder=tmp_path)
 
     assert result.exit_code == 2
-    assert result.stderr.splitlines() == [
-        "llm-proxy: file is not a folder: give --cassettes a folder"
-    ]
+    assert result.stderr.splitlines() == ["llm-proxy: not a folder: file (set --cassettes)"]
 
 
 async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> None:

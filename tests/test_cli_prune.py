@@ -55,7 +55,7 @@ async def test_older_cassettes_are_deleted_with_their_empty_folders(tmp_path: Pa
     assert result.exit_code == 0
     assert cassette_paths(tmp_path) == [kept]
     assert not (tmp_path / "cassettes" / "@alice").exists()
-    assert "2 cassettes of cassettes deleted" in result.last_error_line
+    assert "deleted 2 cassettes in ./cassettes, " in result.last_error_line
     assert len(result.stdout.splitlines()) == 2
 
 
@@ -81,8 +81,8 @@ async def test_takes_go_together_or_not_at_all(tmp_path: Path) -> None:
     result = await run_command("prune", "--older-than", "30d", "--yes", folder=tmp_path)
 
     assert cassette_paths(tmp_path) == [one, other]
-    assert "0 cassettes of cassettes would be deleted" in result.last_error_line
-    assert "1 kept with other takes of their requests" in result.last_error_line
+    assert "would delete 0 cassettes in ./cassettes; " in result.last_error_line
+    assert "kept 1 cassette (not all takes of the request match)" in result.last_error_line
 
 
 async def test_a_take_that_cannot_be_read_keeps_the_others(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_a_take_that_cannot_be_read_keeps_the_others(tmp_path: Path) -> No
     result = await run_command("prune", "--older-than", "30d", "--yes", folder=tmp_path)
 
     assert cassette_paths(tmp_path) == [one, other]
-    assert "1 cannot be read and stay: llm-proxy verify" in result.last_error_line
+    assert "kept 1 unreadable file (run `llm-proxy verify`)" in result.last_error_line
 
 
 async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
     result = await run_command("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
 
     assert cassette_paths(tmp_path) == sorted([fresh, new])
-    assert "2 cassettes of cassettes deleted" in result.last_error_line
+    assert "deleted 2 cassettes in ./cassettes, " in result.last_error_line
     last_played_paths = last_played.read_last_played(
         tmp_path / "state" / "llm-proxy", tmp_path / "cassettes"
     ).played_at_by_path
@@ -118,8 +118,8 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tracked_for", "message"),
     [
-        (None, "it was never noted on this machine what is played of cassettes, so"),
-        (DAY, "what is played of cassettes is noted on this machine only since 2"),
+        (None, "no play times are stored for ./cassettes on this machine; "),
+        (DAY, "play times for ./cassettes are stored on this machine only since 2"),
     ],
     ids=["never", "for a day"],
 )
@@ -160,8 +160,8 @@ async def test_cassettes_that_no_journal_used_are_deleted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("names", "reason"),
-    [(["openai-chat/m/0-1.jsonl"], "run.json tells of no cassette of cassettes"),
-     ([], "no run of --journal used any cassette of cassettes: all of them would go")],
+    [(["openai-chat/m/0-1.jsonl"], "run.json: the journal names no cassette in ./cassettes; "),
+     ([], "--journal: the runs used no cassette in ./cassettes, so all would")],
     ids=["of another library", "of a run that played nothing"],
 )  # fmt: skip
 async def test_a_journal_that_would_let_all_of_them_go_is_refused(
@@ -225,5 +225,5 @@ async def test_prune_without_a_criterion_is_refused(tmp_path: Path) -> None:
     result = await run_command("prune", "--yes", folder=tmp_path)
 
     assert result.exit_code == 2
-    assert "prune needs to know what may go" in result.last_error_line
+    assert "prune needs a filter" in result.last_error_line
     assert cassette_paths(tmp_path) == paths

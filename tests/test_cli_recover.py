@@ -59,9 +59,9 @@ async def test_a_recording_that_was_broken_off_becomes_a_cassette(tmp_path: Path
 
     assert result.exit_code == 0
     assert result.stdout == (
-        f"recovered {TAKE}-1.jsonl: 2 messages, 117 bytes, partial: the recorder was stopped\n"
+        f"recovered {TAKE}-1.jsonl: 2 messages, 117 bytes, partial: llm-proxy was stopped\n"
     )
-    assert result.stderr.startswith("llm-proxy: 1 recording recovered, 1 of them partial; ")
+    assert result.stderr.startswith("llm-proxy: 1 recording recovered, 1 partial; ")
     assert not path.exists()
     cassette = only_cassette(tmp_path)
     assert cassette.framed_messages == EVENTS
@@ -86,7 +86,7 @@ async def test_a_recording_without_a_read_comes_back_with_its_head(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "empty: "), (None, "no answer had begun to arrive")],
+    [(b"", "empty: "), (None, "no response had started")],
     ids=["empty", "no head"],
 )
 async def test_a_recording_that_had_not_begun_is_deleted_with_a_line(
@@ -113,7 +113,7 @@ async def test_a_recording_that_runs_is_left_alone(tmp_path: Path) -> None:
     running.close_and_keep()
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing to recover for cassettes" in result.stderr
+    assert "no interrupted recordings for ./cassettes" in result.stderr
     assert temporary.exists()
     assert running.path.exists()
 
@@ -121,7 +121,7 @@ async def test_a_recording_that_runs_is_left_alone(tmp_path: Path) -> None:
 async def test_nothing_to_recover_is_reported(tmp_path: Path) -> None:
     result = await run_recover(tmp_path)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.startswith("llm-proxy: nothing to recover for cassettes: ")
+    assert result.stderr.startswith("llm-proxy: no interrupted recordings for ./cassettes in ")
 
 
 async def test_no_take_is_overwritten(tmp_path: Path) -> None:
@@ -213,7 +213,8 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
     assert path.exists()
     other_library = tmp_path / "other" / "cassettes"
     assert result.last_error_line == (
-        f"llm-proxy: 1 recording of another library: llm-proxy recover --cassettes {other_library}"
+        "llm-proxy: 1 interrupted recording of another library; run "
+        f"`llm-proxy recover --cassettes {other_library}`"
     )
     assert (await run_recover(tmp_path, "--cassettes", str(other_library))).stdout.startswith(
         "recovered "
@@ -224,21 +225,21 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
 @each_row(
     ("content", "reason"),
     [
-        (lambda spool_parts: b"\x00" * 40, "it is torn before its request ends"),
-        (lambda spool_parts: b"{}\n{}\n{}\n{}\n", "line 1: not a spool's line: "),
+        (lambda spool_parts: b"\x00" * 40, "the spool is truncated: it ends before the request"),
+        (lambda spool_parts: b"{}\n{}\n{}\n{}\n", "line 1: invalid spool line: "),
         (
             lambda spool_parts: spool_parts[0] + b'{"response":1}\n' + spool_parts[1],
-            "line 4: not a spool's line: ",
+            "line 4: invalid spool line: ",
         ),
         (
             lambda spool_parts: (
                 spool_parts[0] + spool_parts[1] + b"garbage\n" + spool_parts[1][-60:]
             ),
-            "line 7: the line is no JSON",
+            "line 7: invalid JSON: the spool is damaged",
         ),
         (
             lambda spool_parts: spool_parts[0] + spool_parts[1] + b'{"read":1,"x":1}\n',
-            "line 7: not a spool's line: ",
+            "line 7: invalid spool line: ",
         ),
     ],
     ids=["zeros", "another file", "head", "damage in the middle", "a read of another form"],
@@ -256,10 +257,8 @@ async def test_a_spool_that_cannot_be_read_is_kept_and_named(
     result = await run_recover(tmp_path)
 
     assert result.exit_code == 1
-    [sentence] = [row for row in result.stderr.splitlines() if "it is kept as it is" in row]
-    assert sentence.startswith(
-        f"llm-proxy: {path.relative_to(tmp_path)} cannot be recovered: {reason}"
-    )
+    [sentence] = [row for row in result.stderr.splitlines() if "the file is kept unchanged" in row]
+    assert sentence.startswith(f"llm-proxy: cannot recover {path.relative_to(tmp_path)}: {reason}")
     assert path.read_bytes() == before
     assert result.stdout.startswith("recovered ")
 
@@ -272,7 +271,7 @@ async def test_a_library_that_cannot_be_written_keeps_the_spool(tmp_path: Path) 
     result = await run_recover(tmp_path)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "cassettes cannot be written: " in result.stderr
+    assert "cannot write cassettes: " in result.stderr
     assert path.exists()
 
 
@@ -280,7 +279,7 @@ async def test_a_spool_folder_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("")
     result = await run_recover(tmp_path)
     assert result.exit_code == 1
-    assert result.stderr == "llm-proxy: spool cannot be read: Not a directory\n"
+    assert result.stderr == "llm-proxy: cannot read spool: Not a directory\n"
 
 
 def _touched(path: Path) -> Path:
@@ -306,9 +305,7 @@ async def test_temporary_files_are_swept_once_nobody_writes_them(tmp_path: Path)
     assert not old.exists()
     assert young.exists()
     assert all(path.exists() for path in others)
-    assert (
-        f"deleted {old.relative_to(tmp_path)}: a cassette that was never finished" in result.stdout
-    )
+    assert f"deleted {old.relative_to(tmp_path)}: an unfinished cassette" in result.stdout
 
 
 async def test_the_default_spool_folder_is_that_of_the_recorder(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
     [
         (
             truncated_response,
-            "the new response is partial: the upstream closed before the end; the old one is kept",
+            "the new response is partial: the upstream closed the connection early; the old one is kept",
         ),
         (
             fixed_length(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
@@ -219,7 +219,7 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
     [
         ((), "name the cassettes to re-record, set a filter, or set --all"),
         (("--all",), "no API key for openai; set OPENAI_API_KEY, or --upstream op"),
-        (("nothing",), "no cassette 'nothing' in cassettes: "),
+        (("nothing",), "no cassette 'nothing' in ./cassettes; "),
     ],
     ids=["no choice", "no key", "no such name"],
 )

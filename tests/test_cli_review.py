@@ -61,7 +61,7 @@ async def test_the_environment_makes_no_difference(tmp_path: Path) -> None:
 
 async def test_what_no_dialect_reads_is_shown_as_it_was(tmp_path: Path) -> None:
     text = await show_review(tmp_path, sample_cassettes.write_unproven(tmp_path))
-    assert "nothing that the dialect opaque can read" in text
+    assert "none: the dialect opaque cannot decode this response" in text
     assert "\ntext\n" in text
 
 
@@ -81,7 +81,7 @@ async def test_a_file_that_is_no_cassette_is_shown_with_the_reason(tmp_path: Pat
     path = sample_cassettes.write_truncated(tmp_path)
     text = await show_review(tmp_path, path)
     first, *lines = text.splitlines()
-    assert first == "unreadable: line 7: the file is torn: its last line has no end"
+    assert first == "unreadable: line 7: the file is truncated: the last line is incomplete"
     assert len(lines) == 7
     assert json.loads(lines[0])["cassette"] == 1
 

@@ -118,7 +118,7 @@ async def test_older_rules_fail_only_where_that_is_asked(tmp_path: Path) -> None
     listing = await run_command("ls", folder=tmp_path)
     doctor = await run_command("doctor", folder=tmp_path)
 
-    message = "1 cassette was redacted by older rules: llm-proxy scrub --write applies those"
+    message = "1 cassette redacted by older rules; run `llm-proxy scrub --write` to apply"
     assert (result.exit_code, strict.exit_code) == (0, 1)
     assert message in result.last_error_line
     assert "older rules" in listing.stdout
@@ -132,7 +132,7 @@ async def test_older_rules_fail_only_where_that_is_asked(tmp_path: Path) -> None
         (["missing"], "no such file or folder: missing"),
         (["--format", "xml"], "'xml' is not one of text, json, sarif"),
         (["--staged"], "--staged: git failed: not a git repository"),
-        (["--cassettes", "missing"], "there is no folder missing"),
+        (["--cassettes", "missing"], "no such folder: missing (set --cassettes)"),
     ],
 )
 async def test_a_mistake_is_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -150,7 +150,7 @@ async def test_a_file_that_cannot_be_read_is_exit_code_2(tmp_path: Path) -> None
 
     assert result.exit_code == 2
     first, second = result.stdout.splitlines()
-    assert first.startswith(f"unreadable: {torn}:7: the file is torn")
+    assert first.startswith(f"unreadable: {torn}:7: the file is truncated")
     assert second.startswith("unreadable: a.gz: cannot decode the gzip data: ")
 
 
@@ -243,7 +243,7 @@ async def test_sarif_names_files_that_could_not_be_read(tmp_path: Path) -> None:
     [invocation] = run["invocations"]
     assert invocation["executionSuccessful"] is False
     [notification] = invocation["toolExecutionNotifications"]
-    assert "the file is torn" in notification["message"]["text"]
+    assert "the file is truncated" in notification["message"]["text"]
 
 
 @pytest.mark.parametrize("command", ["scan", "scrub"])

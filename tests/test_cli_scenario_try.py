@@ -61,9 +61,9 @@ async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
         "",
         "test-llm: refund, turn 1",
         "text: Done: 3 days.",
-        "finish: stop  (in its own word 'end_turn')",
-        "usage: 64 in, 32 out (tokens)",
-        "answered by: claude",
+        "finish: stop  (provider value 'end_turn')",
+        "usage: 64 input, 32 output (tokens)",
+        "model: claude",
     ]
 
 
@@ -94,7 +94,7 @@ async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "options", "reason"),
     [
-        ([1], (), "request.json holds no JSON object"),
+        ([1], (), "request.json is not a JSON object"),
         ({"model": "m"}, ("--as", "gemini", "--path", "/v1/models"), "asks for no turn"),
     ],
     ids=["no object", "no turn"],

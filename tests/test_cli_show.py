@@ -92,7 +92,7 @@ async def test_a_cassette_shows_request_response_and_ending(
     assert rows["request"] == "POST /v1/chat/completions  (79 bytes)"
     assert rows["response"] == "200 OK  (after 0.00 ms; chunked, sse)"
     assert rows["text"] == "Hello"
-    assert rows["finish"] == "none: the answer ended before saying why"
+    assert rows["finish"] == "none: the response ended without a finish reason"
     assert rows["timeline"] == "3 messages in 3 reads, 131 bytes"
     assert rows["ending"] == "clean after 60 ms, 131 bytes"
     assert (
@@ -112,7 +112,7 @@ async def test_every_part_of_a_turn_is_shown(tmp_path: Path) -> None:
     assert rows["tool call"] == "weather call_1"
     assert rows["refusal"] == "No."
     assert rows["finish"] == "tool_calls"
-    assert rows["usage"] == "1,234 in, 5 out, 1,239 in all (tokens)"
+    assert rows["usage"] == "1,234 input, 5 output, 1,239 total (tokens)"
 
 
 async def test_the_arguments_of_a_tool_call_stand_as_the_model_wrote_them(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_the_arguments_of_a_tool_call_stand_as_the_model_wrote_them(tmp_pa
 
 async def test_the_provider_s_own_error_is_shown(tmp_path: Path) -> None:
     write_stream(tmp_path, chat_event("Hel"), ERROR)
-    assert named_rows(await show_stdout(tmp_path))["failure"] == "overloaded (server_error, 503)"
+    assert named_rows(await show_stdout(tmp_path))["error"] == "overloaded (server_error, 503)"
 
 
 async def test_several_choices_are_several_turns(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ async def test_a_long_stream_is_cut_unless_all_of_it_is_asked_for(
 
     messages = [row for row in text.splitlines() if ARRIVAL.match(row)]
     assert len(messages) == (41 if full else 25)
-    assert ("… 16 more messages: --full shows all" in text) != full
-    assert ("more characters: --full shows all" in text) != full
+    assert ("… 16 more messages (set --full to show all)" in text) != full
+    assert ("more characters (set --full to show all)" in text) != full
     assert ("line 39" in text) == full or "line 39" in messages[-2]
 
 
@@ -234,7 +234,7 @@ async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> N
 
     rows = named_rows(text)
     assert rows["request"] == "DELETE /v1/things/1  (no body)"
-    assert rows["said"] == "nothing that the dialect opaque can read"
+    assert rows["turns"] == "none: the dialect opaque cannot decode this response"
     assert rows["timeline"] == "0 messages in 0 reads, 0 bytes"
 
 
@@ -314,7 +314,7 @@ class TestCassetteNames:
         assert (result.exit_code, result.stdout) == (2, "")
         name = f"openai-chat/m/{KEY[:16]}"
         assert result.stderr == (
-            f"llm-proxy: '{KEY[:4]}' is the beginning of 2 cassettes: {name}-1.jsonl, "
+            f"llm-proxy: '{KEY[:4]}' matches 2 cassettes: {name}-1.jsonl, "
             f"{name}-2.jsonl; give more of the name\n"
         )
 
@@ -322,7 +322,7 @@ class TestCassetteNames:
         sample_cassettes.write_complete(tmp_path)
         result = await run_command("show", f"{KEY[:14]}zz-1", folder=tmp_path)
         assert result.exit_code == 2
-        assert f"nearest is openai-chat/m/{KEY[:16]}-1.jsonl" in result.last_error_line
+        assert f"did you mean 'openai-chat/m/{KEY[:16]}-1.jsonl'?" in result.last_error_line
 
     async def test_a_key_of_another_request_is_not_taken_for_this_one(self, tmp_path: Path) -> None:
         sample_cassettes.write_complete(tmp_path)
@@ -333,8 +333,8 @@ class TestCassetteNames:
     @each_row(
         ("arguments", "message"),
         [
-            (["abc"], "cassettes holds no cassettes: record one with llm-proxy record"),
-            (["."], "is a folder: llm-proxy ls --cassettes . lists it"),
+            (["abc"], "no cassettes in ./cassettes; record one with `llm-proxy record`"),
+            (["."], "is a folder; run `llm-proxy ls --cassettes .` to list"),
             ([], "show needs CASSETTE: "),
             (["abc", "--body", "--json"], "exclude each other"),
         ],
@@ -352,7 +352,10 @@ class TestCassetteNames:
         path = sample_cassettes.write_truncated(tmp_path)
         result = await run_command("show", str(path), folder=tmp_path)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr == f"llm-proxy: {path}:7: the file is torn: its last line has no end\n"
+        assert (
+            result.stderr
+            == f"llm-proxy: {path}:7: the file is truncated: the last line is incomplete\n"
+        )
 
 
 class TestHostileText:

@@ -49,7 +49,7 @@ async def test_the_same_answer_to_the_same_request_is_a_duplicate(tmp_path: Path
     [duplicates_line] = [
         line for line in result.stdout.splitlines() if line.startswith("duplicates")
     ]
-    assert duplicates_line.startswith("duplicates: 1 answer is there more than once, ")
+    assert duplicates_line.startswith("duplicates: 1 response stored more than once, ")
     [names] = [line for line in result.stdout.splitlines() if " = " in line]
     assert names.count(".jsonl") == 3
     rows = json.loads(listing.stdout)["cassettes"]
@@ -66,9 +66,9 @@ async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["DIALECT", "CASSETTES", "SIZE"] in rows
     assert ["MODEL", "CASSETTES", "SIZE"] in rows
-    assert "takes by key and session: 2 with 1 take" in result.stdout
-    assert "1 cassette was keyed by other rules" in result.stdout
-    assert result.last_error_line.startswith("llm-proxy: 2 cassettes in cassettes, ")
+    assert "takes: 2 keys with 1 take" in result.stdout
+    assert "1 cassette recorded under other --normalise rules" in result.stdout
+    assert result.last_error_line.startswith("llm-proxy: 2 cassettes in ./cassettes, ")
 
 
 async def test_filters_apply_and_an_empty_library_has_no_figures(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_filters_apply_and_an_empty_library_has_no_figures(tmp_path: Path)
     )
 
     assert (empty.exit_code, empty.stdout) == (0, "")
-    assert empty.last_error_line == "llm-proxy: 0 cassettes in cassettes, 0 B"
+    assert empty.last_error_line == "llm-proxy: 0 cassettes in ./cassettes, 0 B"
     assert (filtered["cassettes"], filtered["age_days"]) == (0, None)
 
 

@@ -101,10 +101,7 @@ def usage_error(*arguments: str) -> str:
         ("ls b", "unexpected argument 'b'; see llm-proxy ls --help"),
         (
             "verify b",
-            (
-                "there is no file or folder b: give paths of cassettes, or none to check "
-                "the whole library"
-            ),
+            ("no such file or folder: b (omit PATHS to check the whole library)"),
         ),
     ],
 )

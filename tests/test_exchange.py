@@ -28,8 +28,8 @@ def test_the_request_target_is_that_of_the_request_line(query: str, target: str)
             "complete, unproven: delimited by close",
         ),
         (
-            Outcome(is_complete=False, is_proven=True, reason="the client left"),
-            "partial: the client left",
+            Outcome(is_complete=False, is_proven=True, reason="the client disconnected"),
+            "partial: the client disconnected",
         ),
     ],
     ids=["complete", "unproven", "partial"],

@@ -143,7 +143,7 @@ def test_an_opening_is_read_without_the_rest(tmp_path: Path) -> None:
     assert _open_library(tmp_path).read_opening(path) == (meta, request)
 
     path.write_bytes(lines[0] + lines[1].rstrip(b"\n"))
-    with pytest.raises(CassetteError, match="torn"):
+    with pytest.raises(CassetteError, match="truncated"):
         _open_library(tmp_path).read_opening(path)
 
 

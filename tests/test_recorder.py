@@ -199,7 +199,7 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
             release.set()
     assert (raw.body, raw.ending) == (b"".join([*pieces, COMPLETE_STREAM[-1]]), "clean")
     [failure] = server.journal.recording_failures
-    assert "the disk takes longer than" in failure
+    assert "the disk is too slow" in failure
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.ending is Ending.RECORDER_ERROR
     assert cassette.response_body == b"".join(pieces[:2])  # the bytes up to the backlog limit
@@ -222,8 +222,8 @@ async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
         released.set()
     assert raw.body == b"".join(COMPLETE_STREAM)
     [failure] = server.journal.recording_failures
-    assert f"what it has is in {tmp_path / 'spool'}: llm-proxy recover" in failure
-    assert "filing 1 recordings" in caplog.messages
+    assert f"is in {tmp_path / 'spool'}; run `llm-proxy recover`" in failure
+    assert "writing 1 cassette" in caplog.messages
 
 
 async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(
@@ -283,7 +283,7 @@ async def test_an_answer_that_no_cassette_has_room_for_is_kept_in_part(
     monkeypatch.setattr(recorder, "MAX_BODY_BYTES", 300)
     body, [failure] = await _record_response(tmp_path)
     assert body == b"".join(COMPLETE_STREAM)
-    assert "larger than 300 bytes" in failure
+    assert "larger than the recording limit of 300 bytes" in failure
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.ending is Ending.RECORDER_ERROR
     assert len(cassette.response_body) <= 300
@@ -419,7 +419,7 @@ async def test_a_disk_that_hangs_for_good_does_not_keep_the_process(tmp_path: Pa
     )
     assert body == b"".join(COMPLETE_STREAM)
     assert result.exit_code == 1
-    assert result.stderr.count("the disk took nothing for 0.2 s") == 1
+    assert result.stderr.count("the disk accepted no data for 0.2 s") == 1
 
 
 # --- memory -------------------------------------------------------------------------------------

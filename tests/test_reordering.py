@@ -38,7 +38,7 @@ def test_separators_stand_between_rearranged_messages(
 
 @each_row("order", [SWAPPED, (1, 1)])
 def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
-    with pytest.raises(ValueError, match="the end of the array has no other place"):
+    with pytest.raises(ValueError, match="the end of an array cannot be moved"):
         rearrange_messages("json-array", [b'[{"a":1}', b"\n]"], order)
 
 

@@ -515,11 +515,11 @@ class TestCassettesThatCannotBeTrusted:
     @pytest.mark.parametrize(
         ("damage", "reason"),
         [
-            (_tear, "the file is torn"),
-            (_edit, "edited by hand?"),
+            (_tear, "the file is truncated"),
+            (_edit, "was the file edited?"),
             (_set_newer_format, "upgrade llm-proxy"),
             (_forge_header, "headers"),
-            (_forge_framing_header, "a stored header may not be 'Transfer-Encoding'"),
+            (_forge_framing_header, "a cassette must not store the header 'Transfer-Encoding'"),
         ],
         ids=["torn", "edited", "newer format", "forged header", "framing header"],
     )

@@ -144,7 +144,7 @@ def test_the_value_is_not_shown() -> None:
 def test_a_damaged_cassette_is_an_error_and_is_scanned_as_text() -> None:
     scan = SCAN.scan_file("some.jsonl", with_body({"a": KEY})[:-9])
 
-    assert "the file is torn" in str(scan.error)
+    assert "the file is truncated" in str(scan.error)
     assert [finding.rule for finding in scan.findings] == ["anthropic-key"]
 
 

@@ -96,9 +96,9 @@ def test_no_folder_holds_no_spools(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SpoolError, match="file cannot be read: Not a directory"):
+    with pytest.raises(SpoolError, match=r"cannot read .*file: Not a directory"):
         abandoned_spools(tmp_path / "file")
-    with pytest.raises(SpoolError, match=f"{NAME} cannot be made: "):
+    with pytest.raises(SpoolError, match=f"cannot create .*{NAME}: "):
         SpoolFile(tmp_path / "file", NAME)
 
 
@@ -106,7 +106,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path, NAME)
     os.close(file._fd)
     file._fd = os.open("/dev/full", os.O_WRONLY)
-    with pytest.raises(SpoolError, match="cannot be written: No space left on device"):
+    with pytest.raises(SpoolError, match=r"cannot write .*: No space left on device"):
         file.append(b"x")
     file.close_and_keep()
 
@@ -161,6 +161,6 @@ def test_a_spool_of_a_newer_format_is_refused(tmp_path: Path) -> None:
         tmp_path,
         encode_opening(tmp_path).replace(b'"spool":1', b'"spool":2') + encode_body(*EVENTS),
     )
-    with pytest.raises(CassetteError, match="not a spool's line: "):
+    with pytest.raises(CassetteError, match="invalid spool line: "):
         with open_spool(path):
             pass

@@ -98,7 +98,7 @@ def test_a_file_that_another_recording_was_written_over_is_not_filed(
         temporary.write_bytes(other.path.read_bytes())
 
     monkeypatch.setattr(os, "fsync", write_over)
-    with pytest.raises(SpoolError, match="another recording was written over it"):
+    with pytest.raises(SpoolError, match="another process overwrote the file"):
         file_spool(tmp_path, spool)
 
     assert spool.read_bytes() == content

@@ -51,9 +51,7 @@ async def test_the_takes_of_both_are_kept_and_one_warning_is_logged(
     assert kept == sorted(b"".join(_response_chunks(text)) for text in ("one", "two", "three"))
     assert all(cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path))
     log_messages = [
-        record.message
-        for record in caplog.records
-        if "put there by another process" in record.message
+        record.message for record in caplog.records if "another process added" in record.message
     ]
     assert len(log_messages) == 1
 

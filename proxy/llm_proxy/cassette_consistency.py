@@ -17,7 +17,7 @@ from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.routing import is_valid_name
 
-_HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
+_RECORD_AGAIN: Final = "record the cassette again"
 
 
 def consistency_problems(
@@ -33,39 +33,37 @@ def consistency_problems(
     if meta.dialect not in known:
         quoted_dialect = printable_excerpt(repr(meta.dialect), 60)
         yield (
-            f"dialect {quoted_dialect} is not one that this version knows: upgrade llm-proxy, "
-            f"unless line 1 {_HAND_EDITED_ADVICE}"
+            f"the dialect {quoted_dialect} is unknown to this version; upgrade llm-proxy, or "
+            f"{_RECORD_AGAIN}"
         )
     if key_prefix is not None and key_prefix != meta.key[:16]:
         yield (
-            f"the key begins {meta.key[:16]}, the file's name says {key_prefix}: "
-            f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
+            f"the key starts with {meta.key[:16]}, but the file name has {key_prefix}; rename "
+            f"the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _recomputed_key(cassette)
     if key not in {None, meta.key} and not was_redacted_after_keying(cassette.request):
         yield (
-            f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
-            f"one of them {_HAND_EDITED_ADVICE}"
+            f"the stored request has the key {str(key)[:16]}…, but line 1 has "
+            f"{meta.key[:16]}…; {_RECORD_AGAIN}"
         )
     if meta.key_rules_version > KEY_RULES_VERSION:
         yield (
-            f"key rules {meta.key_rules_version} are newer than ours ({KEY_RULES_VERSION}): "
-            "upgrade "
-            "llm-proxy"
+            f"key rules {meta.key_rules_version} are newer than this llm-proxy supports "
+            f"({KEY_RULES_VERSION}); upgrade llm-proxy"
         )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
         if not is_valid_name(name):
             yield (
-                f"no {label} can be called {printable_excerpt(repr(name), 60)}: line 1 "
-                f"{_HAND_EDITED_ADVICE}"
+                f"{printable_excerpt(repr(name), 60)} is not a valid {label} name; {_RECORD_AGAIN}"
             )
     if is_valid_name(meta.session) and session not in {None, meta.session}:
-        own_folder = f"@{meta.session}/"
+        own_folder = f"into the folder @{meta.session}/"
         if meta.session == DEFAULT_SESSION:
-            own_folder = "the library's own folder"
+            own_folder = f"out of the folder @{session}/"
         yield (
-            f"session {meta.session} lies in the folder of session {session}: "
-            f"move it below {own_folder}"
+            f"the session in line 1 is {meta.session}, but the file is in the folder of session "
+            f"{session}; move the file {own_folder}"
         )
 
 

@@ -13,13 +13,13 @@ from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.turns import Turn
 
 _PARTIAL_REASONS = {
-    Ending.FIN: "the upstream closed before the end",
+    Ending.FIN: "the upstream closed the connection early",
     Ending.RST: "the upstream reset the connection",
     Ending.STALLED: "the upstream stalled",
-    Ending.MALFORMED: "the upstream broke its framing",
-    Ending.CLIENT_GONE: "the client left",
+    Ending.MALFORMED: "the upstream sent malformed HTTP",
+    Ending.CLIENT_GONE: "the client disconnected",
     Ending.RECORDER_ERROR: "the recording failed",
-    Ending.KILLED: "the recorder was stopped",
+    Ending.KILLED: "llm-proxy was stopped",
 }
 
 

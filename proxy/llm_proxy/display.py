@@ -50,6 +50,12 @@ def path_as_unicode_text(path: PurePath | str) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def folder_name(folder: PurePath) -> str:
+    """A folder for a message: a relative path starts with a dot, as in `./cassettes`."""
+    name = path_as_unicode_text(folder)
+    return name if name.startswith((".", "/")) else f"./{name}"
+
+
 def shell_quoted_path(path: PurePath | str) -> str:
     """A path quoted as one word of a shell command that somebody may copy."""
     return shlex.quote(escape_line(path_as_unicode_text(path)))

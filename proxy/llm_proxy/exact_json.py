@@ -57,10 +57,10 @@ def _suspicious() -> Any:
 def _check_unique_members(pairs: list[tuple[str, Any]]) -> None:
     """Raises `ValueError` if two members have the same name."""
     if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a member twice")
+        raise ValueError("duplicate member name")
 
 
 def _check_integer_range(digits: str) -> None:
     """Raises `ValueError` for an integer beyond 64 bits."""
     if not _MIN_INT64 <= int(digits) <= _MAX_UINT64:
-        raise ValueError("a number beyond 64 bits")
+        raise ValueError("integer beyond 64 bits")

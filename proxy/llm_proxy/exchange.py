@@ -148,7 +148,7 @@ def head_lines(head: ResponseHead) -> list[str]:
     lines = [f"HTTP/1.1 {head.status} {_checked_header_value(head.reason)}"]
     for name, value in head.headers:
         if _HEADER_NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no header name")
+            raise ValueError(f"{name!r} is not a valid header name")
         lines.append(f"{name}: {_checked_header_value(value)}")
     return lines
 
@@ -183,5 +183,5 @@ def _body_framing(headers: Headers, status: int, method: str) -> tuple[Framing, 
 
 def _checked_header_value(value: str) -> str:
     if _CONTROL_CHARACTER.search(value) is not None:
-        raise ValueError(f"{value!r} is no header value")
+        raise ValueError(f"{value!r} is not a valid header value")
     return value

@@ -141,7 +141,7 @@ def parse_json_document(text: str) -> object:
     try:
         return json.loads(text)  # accepts lone surrogates
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def parse_truncated_json(text: str) -> tuple[str, object]:
@@ -156,7 +156,7 @@ def parse_truncated_json(text: str) -> tuple[str, object]:
         if bracket in _CLOSING_BRACKETS:
             brackets.append(_CLOSING_BRACKETS[bracket])
         elif not brackets or brackets.pop() != bracket:
-            raise ValueError("it is not the beginning of a JSON document")
+            raise ValueError("not the beginning of a JSON document")
     closing = "".join(reversed(brackets))
     if open_string:
         cut_escape = _CUT_ESCAPE.search(text)
@@ -169,7 +169,7 @@ def parse_truncated_json(text: str) -> tuple[str, object]:
         with suppress(ValueError):
             completed = f"{text}{end}{closing}"
             return completed, parse_json_document(completed)
-    raise ValueError("it is not the beginning of a JSON document")
+    raise ValueError("not the beginning of a JSON document")
 
 
 def escape_json_text(value: str) -> str:

@@ -109,7 +109,7 @@ def _frame_from_json_fields(headers: dict[str, Any], payload: dict[str, Any]) ->
     """The frame with these headers and the payload fields of `_payload_to_json_fields`."""
     pairs = [(name, value) for name, value in headers.items() if isinstance(value, str)]
     if len(pairs) != len(headers):
-        raise ValueError("the headers of a frame must be text")
+        raise ValueError("frame headers must be text")
     match payload:
         case {"chunk": chunk, **padding} if not padding or _is_padding(padding):
             event = b64encode(_dump_json(chunk)).decode("ascii")
@@ -132,8 +132,8 @@ def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
             return b64decode(encoded, validate=True)
         case _:
             raise ValueError(
-                "a message is one of data (with or without event), line, json, text and base64, "
-                "or a frame with json, chunk, text or base64, and nothing else"
+                "a message must have exactly one of data, line, json, text and base64 (data may "
+                "have an event; a frame has one of json, chunk, text and base64)"
             )
 
 
@@ -149,7 +149,7 @@ def _dump_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def _decode_utf8(data: bytes) -> str | None:

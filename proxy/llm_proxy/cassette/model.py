@@ -1,8 +1,8 @@
 """The lines of a cassette that are not messages: their values and their exact schema.
 
-msgspec rejects unknown fields and wrong types and names the path.  Its errors become sentences:
-from ``Expected `int`, got `str` - at `$.response.status` `` is made "response.status must be an
-integer, and it is text".
+msgspec rejects unknown fields and wrong types and names the path.  Its errors become messages:
+``Expected `int`, got `str` - at `$.response.status` `` becomes "response.status: expected an
+integer, got text".
 """
 
 from __future__ import annotations
@@ -62,14 +62,12 @@ ReadStarts = float | list[tuple[int, float]]
 
 _PATTERN_DESCRIPTIONS: Final = MappingProxyType(
     {
-        repr(_HTTP_NAME): "an HTTP token: letters, digits and marks, without a space",
-        repr(
-            _HEADER_VALUE
-        ): "text that HTTP can have in a head: Latin-1, without control characters",
-        repr(_HEX64): "64 hexadecimal digits in lower case",
-        repr(_TERMINAL_SAFE): "text without control characters and marks that turn its direction",
-        repr(_PRINTABLE_ASCII): "printable ASCII without a space",
-        repr(_PATH): "a slash, and printable ASCII without a space behind it",
+        repr(_HTTP_NAME): "an HTTP token (letters, digits and punctuation, no spaces)",
+        repr(_HEADER_VALUE): "Latin-1 text without control characters",
+        repr(_HEX64): "64 lowercase hexadecimal digits",
+        repr(_TERMINAL_SAFE): "text without control characters and bidirectional marks",
+        repr(_PRINTABLE_ASCII): "printable ASCII without spaces",
+        repr(_PATH): "a path that starts with a slash, in printable ASCII without spaces",
     }
 )
 """Descriptions of the patterns, by their `repr`."""
@@ -321,36 +319,39 @@ def sha256_hex(body: bytes) -> str:
 
 
 def validation_error_sentence(error: msgspec.ValidationError, root: str = "") -> str:
-    """The error of a line as a sentence without a full stop; `root` names the checked value."""
+    """The error of a line as a message; `root` names the checked value."""
     match = _MESSAGE_AND_PATH.fullmatch(str(error))
     problem, path = (match["what"], match["path"] or "") if match else (str(error), "")
     name = (root + path).removeprefix(".")
     if (field := _WRONG_FIELD.fullmatch(problem)) is not None:
         member = f"{name}.{field[2]}".removeprefix(".")
         return f"{member} is {'missing' if field[1] else 'an unknown field'}"
-    return f"{name or 'the line'} must be {_expectation(name.rpartition('.')[2], problem)}"
+    expectation = f"expected {_expectation(name.rpartition('.')[2], problem)}"
+    return f"{name}: {expectation}" if name else expectation
 
 
 def _expectation(field: str, message: str) -> str:
     if (value := _INVALID_ENUM_VALUE.fullmatch(message)) is not None:
         shown = value[1] if len(value[1]) <= _MAX_SHOWN_CHARS else value[1][:_MAX_SHOWN_CHARS] + "…"
-        return f"one of {_ALLOWED_VALUES.get(field, '')}, and it is {shown}"
+        return f"one of {_ALLOWED_VALUES.get(field, '')}; got {shown}"
     if (length := _WRONG_LENGTH.fullmatch(message)) is not None:
-        return f"a list of {length[1]}, and it has {length[2]}"
+        return f"a list of {length[1]} values, got {length[2]}"
     if (wrong := _WRONG_TYPE.fullmatch(message)) is not None:
         expected = " or ".join(_TYPE_DESCRIPTIONS.get(kind, kind) for kind in wrong[1].split(" | "))
         actual = (
-            "another number"
+            "a fraction"
             if wrong.groups() == ("int", "float")
             else _TYPE_DESCRIPTIONS.get(wrong[2], "")
         )
-        return f"{expected}, and it is {actual or wrong[2]}"
+        return f"{expected}, got {actual or wrong[2]}"
     if (pattern := _PATTERN_MISMATCH.fullmatch(message)) is not None:
-        return _PATTERN_DESCRIPTIONS.get(pattern[1], "spelled otherwise")
+        return _PATTERN_DESCRIPTIONS.get(pattern[1], "a different format")
     if (limit := _OUT_OF_RANGE.fullmatch(message)) is not None:
         bound = "at least" if limit[2] == ">=" else "at most"
         number = limit[3].removesuffix(".0")
-        return f"text of {bound} {number} characters" if limit[1] else f"{bound} {number}"
+        return (
+            f"text of {bound} {number} characters" if limit[1] else f"a number of {bound} {number}"
+        )
     return message
 
 

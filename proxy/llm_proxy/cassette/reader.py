@@ -76,7 +76,7 @@ def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, Sto
     first, _, rest = content.partition(b"\n")
     second, newline, _ = rest.partition(b"\n")
     if not newline:
-        raise CassetteError(file, 2, "the file is torn: it ends before its request")
+        raise CassetteError(file, 2, "the file is truncated: it ends before the request")
     return _parse_with(_CassetteParser.parse_opening, file, first + b"\n" + second + b"\n")
 
 
@@ -106,14 +106,14 @@ def migrate_lines(file: str, lines: Lines) -> Lines:
     """
     version = lines[0].get("cassette") if lines else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise CassetteError(file, 1, 'not a cassette: line 1 has no "cassette" format number')
+        raise CassetteError(file, 1, 'not a cassette: line 1 has no format number in "cassette"')
     if version > FORMAT_VERSION:
         raise CassetteTooNew(
             file,
             1,
-            f"format {version} is newer than this tool reads (up to {FORMAT_VERSION}); it was "
-            "written by "
-            f"{printable_excerpt(str(lines[0].get('tool', 'a later version')), 60)}: upgrade "
+            f"cassette format {version} is newer than this llm-proxy supports (up to "
+            f"{FORMAT_VERSION}); the file was written by "
+            f"{printable_excerpt(str(lines[0].get('tool', 'a newer version')), 60)}; upgrade "
             "llm-proxy",
         )
     for from_version in range(version, FORMAT_VERSION):
@@ -136,13 +136,15 @@ class _CassetteParser:
         self._last_line: dict[str, Any] = {}
         self._lines: Iterator[dict[str, Any]] = iter(())
         if len(content) > MAX_FILE_BYTES:
-            raise self._error(None, f"larger than {MAX_FILE_BYTES} bytes")
+            raise self._error(None, f"the file is larger than {MAX_FILE_BYTES:,} bytes")
         if not content:
             raise self._error(None, "the file is empty")
         if self._line_count > MAX_LINES:
-            raise self._error(MAX_LINES, f"more than {MAX_LINES} lines")
+            raise self._error(MAX_LINES, f"the file has more than {MAX_LINES:,} lines")
         if not content.endswith(b"\n"):
-            raise self._error(self._line_count + 1, "the file is torn: its last line has no end")
+            raise self._error(
+                self._line_count + 1, "the file is truncated: the last line is incomplete"
+            )
 
     def start(self) -> None:
         """Provide the lines in the current format; a migration needs all of them at once."""
@@ -166,7 +168,7 @@ class _CassetteParser:
     def parse_opening(self) -> tuple[CassetteMeta, StoredRequest]:
         meta = self.parse_meta()
         if self._line_count < 2:
-            raise self._error(2, "the file is torn: it ends before its request")
+            raise self._error(2, "the file is truncated: it ends before the request")
         line = self._convert(2, RequestLine, next(self._lines))
         return meta, self._decode(2, line.to_stored_request)
 
@@ -174,27 +176,30 @@ class _CassetteParser:
         meta, request = self.parse_opening()
         last_number = self._line_count
         if last_number < 4 or "end" not in self._last_line:
-            raise self._error(last_number, "the file is torn: its last line is not an end line")
+            raise self._error(
+                last_number, "the file is truncated: the last line is not an end line"
+            )
         head = self._convert(3, HeadLine, next(self._lines)).response
         self._check_head(head, request.method)
         end = self._convert(last_number, EndLine, self._last_line).end
         messages, starts = self._parse_messages(islice(self._lines, last_number - 4), head.at_ms)
         body = b"".join(messages)
         if body and head.framing == "none":
-            raise self._error(3, f"framing is 'none', but there are {len(body)} bytes of body")
+            raise self._error(3, f"framing is 'none', but the body has {len(body):,} bytes")
         if len(body) != end.size_bytes:
             raise self._error(
                 last_number,
-                f"the messages hold {len(body)} bytes, the end line says {end.size_bytes}",
+                f"the messages have {len(body):,} bytes, but the end line states "
+                f"{end.size_bytes:,}",
             )
         if sha256_hex(body) != end.sha256:
             raise self._error(
                 last_number,
-                "the messages do not give the SHA-256 of the end line: edited by hand?",
+                "the SHA-256 of the messages does not match the end line; was the file edited?",
             )
         if end.at_ms < (starts[-1][1] if starts else head.at_ms):
             raise self._error(
-                last_number, f"it ends at {end.at_ms} ms, before what came ahead of it"
+                last_number, f"the end is at {end.at_ms} ms, before the last read or the head"
             )
         codec = framing.codec_name_for_body(head.codec, body)
         if codec != head.codec:  # stored by a version that relied on the content type alone
@@ -216,13 +221,15 @@ class _CassetteParser:
     def _check_head(self, head: StoredHead, method: str) -> None:
         if head.codec not in CODECS:
             known = ", ".join(sorted(CODECS))
-            raise self._error(3, f"codec is {head.codec!r}, not one of {known}")
+            raise self._error(3, f"unknown codec {head.codec!r}; known: {known}")
         for name, _ in head.headers:
             if name.lower() in _RESERVED_HEADERS:
-                raise self._error(3, f"a stored header may not be {name!r}")
+                raise self._error(3, f"a cassette must not store the header {name!r}")
         if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS_STATUSES):
             raise self._error(
-                3, f"framing is {head.framing!r}, but a {head.status} to {method} has no body"
+                3,
+                f"framing is {head.framing!r}, but a {head.status} response to {method} has no "
+                "body",
             )
 
     def _parse_messages(
@@ -237,7 +244,7 @@ class _CassetteParser:
             message = self._decode(number, decode_message, fields)
             read_starts = self._parse_read_starts(number, at, len(message), earliest_ms)
             if message and not starts and (not read_starts or read_starts[0][0] != 0):
-                raise self._error(number, "no read begins at the first byte of the body")
+                raise self._error(number, "no read starts at the first byte of the body")
             starts += [(position + offset, ms) for offset, ms in read_starts]
             earliest_ms = read_starts[-1][1] if read_starts else earliest_ms
             messages.append(message)
@@ -253,19 +260,23 @@ class _CassetteParser:
         except msgspec.ValidationError as error:
             raise self._error(
                 number,
-                f"at must be a number of ms, or a list of [bytes, ms]: "
-                f"{validation_error_sentence(error, 'at')}",
+                f"{validation_error_sentence(error, 'at')} (at is a time in ms, or a list of "
+                "[byte offset, ms] pairs)",
             ) from None
         read_starts = [(0, raw_starts)] if isinstance(raw_starts, float) else raw_starts
         previous_offset = -1
         for offset, ms in read_starts:
             if not previous_offset < offset < size:
                 raise self._error(
-                    number, f"a read begins at byte {offset}: out of order, or past the message"
+                    number,
+                    f"a read starts at byte {offset}, which is out of order or past the end of "
+                    "the message",
                 )
             if not earliest_ms <= ms <= MAX_OFFSET_MS:
                 raise self._error(
-                    number, f"a read is at {ms} ms: before what came ahead, or absurdly late"
+                    number,
+                    f"a read is at {ms} ms, which is before an earlier read or head, or later "
+                    "than 6 hours",
                 )
             previous_offset, earliest_ms = offset, ms
         return read_starts
@@ -280,7 +291,7 @@ class _CassetteParser:
         try:
             return decode(*arguments)
         except binascii.Error as error:
-            reason = f"what stands in base64 is none: {str(error).lower()}"
+            reason = f"invalid base64: {str(error).lower()}"
             raise self._error(number, reason) from None
         except ValueError as error:
             raise self._error(number, str(error)) from None
@@ -298,8 +309,8 @@ def _parse_line(file: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        reason = f"not JSON: {error.msg} at column {error.colno}"
+        reason = f"invalid JSON: {error.msg} at column {error.colno}"
         raise CassetteError(file, number, reason) from None
     if not isinstance(fields, dict):
-        raise CassetteError(file, number, "a line must be a JSON object")
+        raise CassetteError(file, number, "the line is not a JSON object")
     return fields

@@ -129,14 +129,17 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
         meta = _convert_line(file, next(whole_lines), CassetteMeta)
         line = _convert_line(file, next(whole_lines), RequestLine)
     except StopIteration:
-        raise CassetteError(file, None, "it is torn before its request ends") from None
+        raise CassetteError(
+            file, None, "the spool is truncated: it ends before the request"
+        ) from None
     try:
         request = line.to_stored_request()
     except ValueError as error:
         raise CassetteError(file, 3, str(error)) from None
     head = next((_convert_line(file, line, HeadLine).response for line in whole_lines), None)
     if head is not None and head.codec not in CODECS:
-        raise CassetteError(file, 4, f"codec is {head.codec!r}, which this tool cannot cut")
+        known = ", ".join(sorted(CODECS))
+        raise CassetteError(file, 4, f"unknown codec {head.codec!r}; known: {known}")
     return SpoolContent(target, meta, request, head, _parse_reads(file, whole_lines))
 
 
@@ -187,7 +190,7 @@ def _parse_whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_NumberedL
         try:
             yield number, orjson.loads(line)
         except ValueError:
-            raise CassetteError(file, number, "the line is no JSON: no crash does that") from None
+            raise CassetteError(file, number, "invalid JSON: the spool is damaged") from None
 
 
 def _convert_line(file: str, line: _NumberedLine, line_type: type[T]) -> T:
@@ -195,7 +198,7 @@ def _convert_line(file: str, line: _NumberedLine, line_type: type[T]) -> T:
     try:
         return msgspec.convert(fields, line_type)
     except msgspec.ValidationError as error:
-        raise CassetteError(file, number, f"not a spool's line: {error}") from None
+        raise CassetteError(file, number, f"invalid spool line: {error}") from None
 
 
 def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | SpoolEnd]:
@@ -204,7 +207,7 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
     end: SpoolEnd | None = None
     for line in lines:
         if end is not None:
-            raise CassetteError(file, line[0], "it goes on behind its end")
+            raise CassetteError(file, line[0], "the spool has lines after its end line")
         if isinstance(line[1], dict) and "end" in line[1]:
             end = _convert_line(file, line, SpoolEnd)
             continue
@@ -212,7 +215,7 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
         try:
             piece = b64decode(spool_read_line.base64, validate=True)
         except ValueError:
-            raise CassetteError(file, line[0], "not a spool's line: no base64") from None
+            raise CassetteError(file, line[0], "invalid spool line: invalid base64") from None
         if data and not spool_read_line.rest:
             yield Read(at_ms, data)
             data = b""

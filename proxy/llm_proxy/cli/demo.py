@@ -34,14 +34,14 @@ _LINE_START: Final = " " * _INDENT + "| "
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
-    help="Record into this folder, and keep the cassette.",
+    help="Record into this folder and keep the cassette.",
 )
 def demo(keep: Path | None) -> None:
-    r"""Record a stream, stop its provider, replay the recording, and compare the two.
+    r"""Record a stream, stop its provider, replay the recording, and compare both.
 
-    The demo needs no key and no network: it starts a small provider of its own on 127.0.0.1. It
-    deletes all its files at the end. The exit code is 0 if the replay has the recorded bytes in
-    the recorded reads, and 1 if anything differs.
+    The demo needs no API key and no network, because it starts a small provider on 127.0.0.1.
+    Without --keep, it deletes all its files at the end. The exit code is 0 if the replay and
+    the recording have the same bytes in the same reads, and 1 otherwise.
 
     \b
     Examples:
@@ -52,10 +52,10 @@ def demo(keep: Path | None) -> None:
         try:
             make_private_folder(keep)
         except FileExistsError:
-            raise UsageError(f"--keep: {keep} is a file: give a folder") from None
+            raise UsageError(f"--keep: {keep} is not a folder") from None
         except OSError as error:
-            raise UsageError(f"--keep: {keep} cannot be made: {error.strerror}") from None
-    print_lines(["llm-proxy demo: record a stream, stop its provider, replay, compare"])
+            raise UsageError(f"--keep: cannot create {keep}: {error.strerror}") from None
+    print_lines(["llm-proxy demo: record a stream, stop its provider, replay it, compare both"])
 
     async def play() -> DemoResult:
         from llm_proxy.shell.demo import run_demo  # noqa: PLC0415 # it imports the server, which is slow
@@ -70,16 +70,16 @@ def demo(keep: Path | None) -> None:
 
     result = run_until_signal(play())
     differences = [("DIFFERENT", text) for text in find_differences(result)]
-    equal = ("equal", "the replay has the recorded bytes in the recorded reads")
+    equal = ("equal", "the replay and the recording have the same bytes in the same reads")
     _print_rows(*comparison_rows(result))
     _print_rows(*differences or [equal])
     show_command = f"llm-proxy show {display.shell_quoted_path(result.cassette_path)}"
-    deleted = "deleted; llm-proxy demo --keep DIR keeps it"
+    deleted = "deleted; run llm-proxy demo --keep DIR to keep it"
     _print_rows(("cassette", deleted if keep is None else show_command))
     _print_rows(
-        ("next", "llm-proxy record -- python app.py  record what your provider answers"),
-        ("", "llm-proxy ls                       list what was recorded"),
-        ("", "llm-proxy replay -- python app.py  replay it: no key, no network"),
+        ("next", "llm-proxy record -- python app.py  record the responses of your provider"),
+        ("", "llm-proxy ls                       list the recordings"),
+        ("", "llm-proxy replay -- python app.py  replay them without a key or a network"),
     )
     raise click.exceptions.Exit(1 if differences else 0)
 
@@ -118,7 +118,7 @@ def comparison_rows(result: DemoResult) -> list[tuple[str, str]]:
         ),
         ("", ""),
         *((name, _figures(reads)) for name, reads in both.items()),
-        ("", f"largest timing error of a read {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
+        ("", f"timing error of a read: largest {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
     ]
 
 
@@ -140,9 +140,11 @@ def find_differences(result: DemoResult) -> list[str]:
     recorded, replayed = _pieces(result.cassette.reads), _pieces(result.replayed_reads)
     checks = {
         f"the cassette is {outcome}": outcome.is_complete,
-        "the client received other bytes than the provider sent": result.live_body == sent_body,
-        "the cassette has other bytes than the provider sent": stored_body == sent_body,
-        "the replay has other bytes than the cassette": b"".join(replayed) == stored_body,
-        "the replay has other reads than the cassette": replayed == recorded,
+        "the provider sent different bytes than the client received": (
+            result.live_body == sent_body
+        ),
+        "the provider sent different bytes than the cassette stores": stored_body == sent_body,
+        "the replay has different bytes than the cassette": b"".join(replayed) == stored_body,
+        "the replay has different reads than the cassette": replayed == recorded,
     }
     return [difference for difference, is_equal in checks.items() if not is_equal]

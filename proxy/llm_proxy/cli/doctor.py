@@ -78,6 +78,10 @@ class CheckResult(NamedTuple):
     """What was found, and for any level but OK what to do."""
 
 
+_FOLDER_OPTIONS: Final = {"library": "cassettes", "spool": "spool"}
+"""The option that sets the folder of each check."""
+_ADOPTING_COMMANDS: Final = "`record -- COMMAND` and `auto -- COMMAND`"
+"""The commands that use base URLs of the environment as upstreams."""
 _STYLES: Final = {OK: "good", WARNING: "doubtful", PROBLEM: "bad"}
 _LEVEL_COLUMNS: Final = max(map(len, CheckLevel))
 _NAME_COLUMNS: Final = 15
@@ -105,12 +109,11 @@ _LISTEN_STATE: Final = "0A"
 @CONFIG_OPTION
 @json_option
 def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: bool) -> None:
-    r"""Check this machine and this library for trouble.
+    r"""Check this machine and the library for problems.
 
-    Looks at versions, the HTTP parser, proxies and base URLs in the environment, the port, the
-    event loop, the decoders, the library and the recordings that a crash left behind. Each line
-    is ok, a warning (it works, but not as you may think) or a problem, which makes the exit
-    code 1. Nothing is changed.
+    Checks versions, the HTTP parser, the event loop, the decoders, the port, the proxies and
+    base URLs in the environment, the library, and interrupted recordings. Each line is ok, a
+    warning or a problem; the exit code is 1 if there is a problem. Nothing is changed.
 
     \b
     Examples:
@@ -167,8 +170,8 @@ def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[Check
     text = ", ".join(available)
     if missing:
         text += (
-            f"; without {' and '.join(missing)} a response that comes so although plain text was "
-            "asked for is stored as it came: pip install 'llm-proxy-replay[speedups]'"
+            f"; responses in {' or '.join(missing)} are stored compressed; run `pip install "
+            "'llm-proxy-replay[speedups]'` to decode them"
         )
     yield CheckResult("decoders", OK, text)
 
@@ -184,12 +187,13 @@ def check_package(package: str, min_version: tuple[int, ...]) -> CheckResult:
     try:
         installed_version = version(package)
     except PackageNotFoundError:
-        return CheckResult(package, PROBLEM, f"not installed: pip install {requirement}")
+        text = f"not installed; run `pip install {requirement}`"
+        return CheckResult(package, PROBLEM, text)
     # `3.14.4rc1` as (3, 14, 4): enough to compare with a minimum version.
     leading_digits = re.match(r"\d+(?:\.\d+)*", installed_version)
     numbers = leading_digits[0].split(".") if leading_digits else ()
     if tuple(map(int, numbers)) < min_version:
-        text = f"{installed_version} is too old: pip install --upgrade {requirement}"
+        text = f"{installed_version} is too old; run `pip install --upgrade {requirement}`"
         return CheckResult(package, PROBLEM, text)
     return CheckResult(package, OK, installed_version)
 
@@ -197,10 +201,10 @@ def check_package(package: str, min_version: tuple[int, ...]) -> CheckResult:
 def http_parser_result(*, is_c_parser: bool) -> CheckResult:
     """The result for aiohttp's parser in C, or for the one in pure Python."""
     if is_c_parser:
-        return CheckResult("HTTP parser", OK, "aiohttp's, in C")
+        return CheckResult("HTTP parser", OK, "aiohttp's C parser")
     text = (
-        "aiohttp's in pure Python, several times slower and another one than is tested most: "
-        "install aiohttp from a wheel, and leave AIOHTTP_NO_EXTENSIONS unset"
+        "aiohttp's Python parser, which is several times slower than the C parser; install "
+        "aiohttp from a wheel, and unset AIOHTTP_NO_EXTENSIONS"
     )
     return CheckResult("HTTP parser", WARNING, text)
 
@@ -260,9 +264,9 @@ def check_port(port: int, listener: PortListener | None) -> CheckResult:
     if listener is None:
         return CheckResult(name, OK, "free")
     if listener.llm_proxy_mode:
-        return CheckResult(name, OK, f"llm-proxy {listener.llm_proxy_mode} serves there")
-    who = f" by {listener.process_label}" if listener.process_label else ""
-    text = f"taken{who}: stop it, or give --port 0 for any free one (a COMMAND needs neither)"
+        return CheckResult(name, OK, f"used by llm-proxy {listener.llm_proxy_mode}")
+    process = listener.process_label or "another process"
+    text = f"used by {process}; stop that process, set --port 0, or add -- COMMAND"
     return CheckResult(name, WARNING, text)
 
 
@@ -273,11 +277,11 @@ def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
         return CheckResult("proxies", OK, "none in the environment")
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     if any(_covers_loopback(entry) for entry in no_proxy.split(",")):
-        return CheckResult("proxies", OK, f"{', '.join(named)}; not for {_LOOPBACK}")
+        return CheckResult("proxies", OK, f"{', '.join(named)}, but not for {_LOOPBACK}")
     hosts = ",".join(filter(None, (no_proxy, _LOOPBACK, "localhost")))
     text = (
-        f"{' and '.join(named)} would take requests for {_LOOPBACK} to that proxy: "
-        f"export NO_PROXY={hosts} no_proxy={hosts} (a COMMAND of ours has them set)"
+        f"requests to {_LOOPBACK} go to the proxy in {' and '.join(named)}; run "
+        f"`export NO_PROXY={hosts} no_proxy={hosts}`, or add -- COMMAND"
     )
     return CheckResult("proxies", WARNING, text)
 
@@ -301,32 +305,32 @@ def check_base_urls(
         name: url for name in BASE_URL_VARIABLES if (url := normalized_base_url(name, environ))
     }
     if not base_urls:
-        yield CheckResult("base URLs", OK, "none in the environment: clients ask the providers")
+        text = "none in the environment; clients send requests to the providers"
+        yield CheckResult("base URLs", OK, text)
     for name, url in base_urls.items():
-        adoption = "record and auto -- COMMAND take it as the upstream"
+        adoption = f"{_ADOPTING_COMMANDS} use the URL as the upstream"
         if name not in adopted_variables:
-            adoption = "record and auto -- COMMAND take no upstream from it"
+            adoption = f"{_ADOPTING_COMMANDS} do not use the URL"
             for winner, provider in adopted_variables.items():
                 if provider == BASE_URL_VARIABLES[name].provider:
-                    adoption = f"record and auto -- COMMAND take {winner} instead as the upstream"
+                    adoption = f"{_ADOPTING_COMMANDS} use {winner} instead"
         try:
             checked_url = checked_http_url("", url)
         except UsageError as error:
             problem = str(error).removeprefix(": ")
-            text = (
-                f"{problem}; record and auto -- COMMAND refuse it: correct it, unset it, or give "
-                f"--upstream {adopted_variables[name]}=URL, which wins"
-                if name in adopted_variables
-                else f"{problem}; correct it, or unset it ({adoption})"
-            )
+            text = f"{problem}; correct or unset {name}"
+            if name in adopted_variables:
+                text += f", or set --upstream {adopted_variables[name]}=URL"
+            else:
+                text += f" ({adoption})"
             yield CheckResult(name, WARNING, text)
             continue
         parts = urlsplit(checked_url)
         if parts.hostname not in _LOCAL_HOSTS or parts.port != port:
-            text = f"{checked_url}: clients in this shell ask there; {adoption}"
+            text = f"clients in this shell send requests to {checked_url}; {adoption}"
             yield CheckResult(name, OK, text)
         elif listener is None:
-            text = f"{checked_url}, where nothing listens: start llm-proxy, or unset {name}"
+            text = f"no server listens at {checked_url}; start llm-proxy, or unset {name}"
             yield CheckResult(name, WARNING, text)
         else:
             yield CheckResult(name, OK, f"{checked_url}, the default port of llm-proxy")
@@ -343,12 +347,12 @@ def run_library_checks(
         mode = stat.S_IMODE(spool.stat().st_mode)
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             text = (
-                f"{spool} has mode {mode:o}, so others see what is recorded: "
-                f"chmod 700 {display.shell_quoted_path(spool)}"
+                f"other users can access {spool} (mode {mode:o}); run "
+                f"`chmod 700 {display.shell_quoted_path(spool)}`"
             )
             yield CheckResult("spool", WARNING, text)
         else:
-            yield CheckResult("spool", OK, f"mode {mode:o}: its owner's alone")
+            yield CheckResult("spool", OK, f"only you can access {spool} (mode {mode:o})")
     yield _check_abandoned_spools(cassettes, spool)
 
 
@@ -362,7 +366,10 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         return
     paths = library.cassette_paths()
     if not paths:
-        text = f"{root} holds no cassettes yet: llm-proxy record -- COMMAND makes some"
+        text = (
+            f"no cassettes in {display.folder_name(root)}; record some with "
+            "`llm-proxy record -- COMMAND`"
+        )
         yield CheckResult("library", OK, text)
         return
     partial_names: list[str] = []
@@ -377,33 +384,39 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
             partial_names.append(name_in_library(library, path))
     if len(paths) > len(errors):
         count = count_with_noun(len(paths) - len(errors), "cassette")
-        yield CheckResult("library", OK, f"{count} in {root}, each of them whole")
+        yield CheckResult("library", OK, f"{count} in {display.folder_name(root)} can be read")
     if partial_names:
         names = ", ".join(partial_names[:_MAX_SHOWN_FILES])
         if (more := len(partial_names) - _MAX_SHOWN_FILES) > 0:
             names += f", and {more} more"
-        text = f"{len(partial_names)} partial, which only replay --allow-partial plays: {names}"
+        partial = count_with_noun(len(partial_names), "partial cassette")
+        text = f"{partial}: {names}; record again, or replay with --allow-partial"
         yield CheckResult("library", WARNING, text)
     if older_count:
         yield CheckResult("library", WARNING, older_rules_message(older_count))
     if other_rules_count := count_keyed_by_other_rules(paths, rules):
         yield CheckResult("library", WARNING, other_rules_message(other_rules_count))
     for cassette_error in errors[:_MAX_SHOWN_FILES]:
-        yield CheckResult("library", PROBLEM, f"{cassette_error}; delete it, or record it again")
+        text = f"{cassette_error}; delete the file, or record it again"
+        yield CheckResult("library", PROBLEM, text)
     if (more := len(errors) - _MAX_SHOWN_FILES) > 0:
-        yield CheckResult("library", PROBLEM, f"{more} more are unreadable: llm-proxy verify")
+        text = f"{count_with_noun(more, 'more unreadable file')}; run `llm-proxy verify`"
+        yield CheckResult("library", PROBLEM, text)
 
 
 def _check_writable(name: str, folder: Path) -> CheckResult:
     """Check that a folder is writable, or can be created where it does not exist."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
-        return CheckResult(name, PROBLEM, f"{existing} is not a folder: give another one")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        text = f"{existing} cannot be written: nothing can be recorded"
+        text = f"not a folder: {existing} (set --{_FOLDER_OPTIONS[name]})"
         return CheckResult(name, PROBLEM, text)
-    made = "" if existing == folder else ", and will be made"
-    return CheckResult(name, OK, f"{folder} can be written{made}")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        text = f"cannot write {existing}; change its mode, or set --{_FOLDER_OPTIONS[name]}"
+        return CheckResult(name, PROBLEM, text)
+    text = f"{display.folder_name(folder)} is writable"
+    if existing != folder:
+        text = f"{display.folder_name(folder)} does not exist; recording creates the folder"
+    return CheckResult(name, OK, text)
 
 
 def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
@@ -411,9 +424,9 @@ def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
         paths = abandoned_spools(spool)
     except SpoolError as error:
         return CheckResult("spool", PROBLEM, str(error))
-    own = f"of {cassettes}: llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
-    other = "of other libraries: llm-proxy recover names them"
-    unreadable = "that cannot be read: llm-proxy recover names them"
+    own = f"of {display.folder_name(cassettes)}"
+    other = "of other libraries"
+    unreadable = "that cannot be read"
     counts = dict.fromkeys((own, other, unreadable), 0)
     for path in paths:
         try:
@@ -422,8 +435,11 @@ def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
         except CassetteError:
             counts[unreadable] += 1
     items = [
-        f"{count_with_noun(count, 'recording')} {label}" for label, count in counts.items() if count
+        f"{count_with_noun(count, 'interrupted recording')} {label}"
+        for label, count in counts.items()
+        if count
     ]
     if not items:
-        return CheckResult("spool", OK, "no recording was broken off")
-    return CheckResult("spool", WARNING, f"broken off by a crash: {'; '.join(items)}")
+        return CheckResult("spool", OK, "no interrupted recordings")
+    recover = f"llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
+    return CheckResult("spool", WARNING, f"{', '.join(items)}; run `{recover}`")

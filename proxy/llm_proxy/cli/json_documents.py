@@ -125,13 +125,13 @@ def read_json_object(name: str, form: str, empty_message: str = "") -> dict[str,
     try:
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
     if empty_message and not content.strip():
         raise UsageError(empty_message)
     try:
         document = lenient_json.parse_json(content)
     except ValueError as error:
-        raise UsageError(f"{name} is no JSON: {error}") from None
+        raise UsageError(f"{name} is not valid JSON: {error}") from None
     if not isinstance(document, dict):
-        raise UsageError(f"{name} holds no JSON object: give {form}")
+        raise UsageError(f"{name} is not a JSON object; give {form}")
     return dict(document)

@@ -49,10 +49,7 @@ def checked_library_folder(cassettes: Path) -> Path:
     """
     parameter_source = click.get_current_context().get_parameter_source("cassettes")
     if parameter_source is not ParameterSource.DEFAULT and not cassettes.exists():
-        raise UsageError(
-            f"there is no folder {path_as_unicode_text(cassettes)}: give --cassettes the folder "
-            "that has the cassettes, or record some with llm-proxy record"
-        )
+        raise UsageError(f"no such folder: {path_as_unicode_text(cassettes)} (set --cassettes)")
     return cassettes
 
 
@@ -75,7 +72,7 @@ def paths_with_progress(paths: Sequence[Path]) -> Iterator[Path]:
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
     from rich.progress import track  # noqa: PLC0415 # only for a terminal
 
-    yield from track(paths, "reading", console=Console(stderr=True), transient=True)
+    yield from track(paths, "Reading cassettes", console=Console(stderr=True), transient=True)
 
 
 def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
@@ -89,19 +86,17 @@ def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
 
 def other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
-    verb = "was" if count == 1 else "were"
     return (
-        f"{count_with_noun(count, 'cassette')} {verb} keyed by other rules than those given, and "
-        "found by reading: llm-proxy rekey names them anew"
+        f"{count_with_noun(count, 'cassette')} recorded under other --normalise rules; run "
+        "`rekey` to rename the files"
     )
 
 
 def older_rules_message(count: int) -> str:
     """The message about cassettes that older rules redacted."""
-    verb = "was" if count == 1 else "were"
     return (
-        f"{count_with_noun(count, 'cassette')} {verb} redacted by older rules: "
-        "llm-proxy scrub --write applies those of this version"
+        f"{count_with_noun(count, 'cassette')} redacted by older rules; run "
+        "`llm-proxy scrub --write` to apply the current rules"
     )
 
 
@@ -222,27 +217,27 @@ class CassetteFilters:
 def _check_status_filter(text: str) -> None:
     if _STATUS_FILTER.fullmatch(text) is None:
         raise UsageError(
-            f"'{printable_excerpt(text, 40)}' is no status: write 200, 429, 4xx or 5xx"
+            f"'{printable_excerpt(text, 40)}' is not a valid status: use 200, 429, 4xx or 5xx"
         )
 
 
 def filter_options(function: F) -> F:
     """Decorator: the options whose values are the fields of `CassetteFilters`."""
     options = (
-        click.option("--partial", is_flag=True, help="Only takes that are not complete."),
+        click.option("--partial", is_flag=True, help="Only partial takes."),
         click.option("--session", "of_session", default="", metavar="NAME",
                      help="Only takes of this session."),
         click.option("--model", default="", metavar="TEXT",
-                     help="Only models with TEXT in their name."),
+                     help="Only models whose name contains TEXT."),
         click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
         click.option("--provider", default="", metavar="NAME", help="Only this provider."),
         click.option("--status", metavar="STATUS",
                      type=CheckedTextType("status", _check_status_filter),
-                     help="Only answers of this status: 200, 429, 4xx."),
+                     help="Only responses with this status: 200, 429, 4xx."),
         click.option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only what was recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
+                     help="Only cassettes recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
         click.option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only what was recorded since."),
+                     help="Only cassettes recorded within this time."),
     )  # fmt: skip
     return decorate(function, options)
 
@@ -284,12 +279,14 @@ def find_cassette_path(library: Library, name: str) -> Path:
             return path
     if name and Path(name).is_dir():
         shown = display.shell_quoted_path(name)
-        raise UsageError(f"{shown} is a folder: llm-proxy ls --cassettes {shown} lists it")
+        raise UsageError(
+            f"{shown} is a folder; run `llm-proxy ls --cassettes {shown}` to list its cassettes"
+        )
     names = {path: name_in_library(library, path) for path in walk_cassettes(library.root)}
     if not names:
         raise UsageError(
-            f"{library.root} holds no cassettes: record one with llm-proxy record, or give the "
-            "path of a file"
+            f"no cassettes in {display.folder_name(library.root)}; record one with "
+            "`llm-proxy record`, or give the path of a file"
         )
     found = [path for path in names if name in {path.name, path.stem}]
     if not found and _LONG_KEY_PREFIX.fullmatch(name):
@@ -309,18 +306,17 @@ def find_cassette_path(library: Library, name: str) -> Path:
         shown_names = [path_as_unicode_text(names[path]) for path in found[:_MAX_SHOWN_CANDIDATES]]
         rest = len(found) - len(shown_names)
         raise UsageError(
-            f"{name!r} is the beginning of {len(found)} cassettes: {', '.join(shown_names)}"
+            f"{name!r} matches {len(found)} cassettes: {', '.join(shown_names)}"
             f"{f', and {rest} more' if rest else ''}; give more of the name"
         )
     near_names: dict[str, str] = {}
     for path, full_name in names.items():
         near_names |= {path.stem: full_name, path.name: full_name, full_name: full_name}
     near = difflib.get_close_matches(name, near_names, 1, cutoff=0.3)
-    hint = f"nearest is {path_as_unicode_text(near_names[near[0]])}; " if near else ""
-    raise UsageError(
-        f"no cassette {name!r} in {library.root}: {hint}llm-proxy ls lists what there is, and a "
-        "path works too"
-    )
+    hint = "run `llm-proxy ls` to list the cassettes, or give the path of a file"
+    if near:
+        hint = f"did you mean {path_as_unicode_text(near_names[near[0]])!r}?"
+    raise UsageError(f"no cassette {name!r} in {display.folder_name(library.root)}; {hint}")
 
 
 def _key_of_file(library: Library, path: Path) -> str:

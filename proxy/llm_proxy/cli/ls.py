@@ -78,19 +78,19 @@ def _name_sort_key(name: str) -> tuple[list[str], int]:
 @CONFIG_OPTION
 @filter_options
 @click.option("--sort", type=click.Choice(list(_SORT_KEYS)), default="name", show_default=True,
-              help="What the rows are sorted by, the least or the oldest first.")  # fmt: skip
+              help="Sort order, smallest or oldest first.")  # fmt: skip
 @click.option("--duplicates", is_flag=True,
-              help="Only those of the same request with the same answer as another.")  # fmt: skip
-@click.option("--reverse", is_flag=True, help="The greatest or the latest first.")
+              help="Only cassettes with the same request and response as another.")  # fmt: skip
+@click.option("--reverse", is_flag=True, help="Reverse the sort order.")
 @json_option
 def ls(
     cassettes: Path, *, sort: str, reverse: bool, as_json: bool, duplicates: bool, **chosen: Any
 ) -> None:
-    r"""List the cassettes of a library, one a row.
+    r"""List the cassettes of a library.
 
-    Every file is read in full and judged: what is complete is replayed, what is partial only
-    with --allow-partial. A file that cannot be trusted is listed with the reason, and makes the
-    exit code 1. Sizes are those of files.
+    The outcome of a cassette is complete or partial. Partial cassettes are replayed only with
+    --allow-partial. Unreadable files are listed with the reason, and the exit code is then 1.
+    Sizes are file sizes.
 
     \b
     Examples:
@@ -145,7 +145,7 @@ def _row_cells(row: CassetteRow) -> tuple[str, ...]:
         ),
         styled_outcome(row.outcome),
         StyledText("older rules", "doubtful") if row.has_older_redaction else "",
-        str(row.message_count),
+        f"{row.message_count:,}",
         display.format_size(row.file_size_bytes),
         display.format_duration(row.response_end.at_ms),
         "-" if row.age is None else ages.format_age(row.age),
@@ -158,17 +158,17 @@ def _summary_line(
 ) -> str:
     if not readable_count and not unreadable_count:
         return (
-            f"{library.root} holds no cassettes yet. Record some: llm-proxy record -- COMMAND, "
-            "where COMMAND is your program; or see llm-proxy demo."
+            f"no cassettes in {display.folder_name(library.root)}; record some with "
+            "`llm-proxy record -- COMMAND`, or try `llm-proxy demo`"
         )
     partial_count = sum(not row.outcome.is_complete for row in rows)
-    parts = [display.count_with_noun(len(rows), "cassette")]
+    parts = [display.count_with_noun(readable_count, "cassette")]
     if len(rows) != readable_count:
-        parts[0] += f" of {readable_count}"
+        parts[0] = f"{len(rows):,} of {parts[0]}"
     if partial_count:
-        parts.append(f"{partial_count} partial")
+        parts.append(f"{partial_count:,} partial")
     if older_count := sum(row.has_older_redaction for row in rows):
-        parts.append(f"{older_count} redacted by older rules")
+        parts.append(f"{older_count:,} redacted by older rules")
     if unreadable_count:
-        parts.append(f"{unreadable_count} unreadable")
+        parts.append(f"{unreadable_count:,} unreadable")
     return ", ".join([*parts, display.format_size(total_file_size_bytes(rows))])

@@ -41,18 +41,18 @@ from llm_proxy.shell.running.settings import state_folder
 @CONFIG_OPTION
 @filter_options
 @click.option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
-              help="Only what was not played for so long: 36h, 90d, 12w.")  # fmt: skip
+              help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
 @click.option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
-              help="Only what the run of this --journal did not use. Repeatable.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Delete nothing, and say what would be.")
-@click.option("--yes", is_flag=True, help="Delete without asking.")
+              help="Only cassettes that this journal does not name. Repeatable.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
+@click.option("--yes", is_flag=True, help="Delete without confirmation.")
 @json_option
 def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> None:
-    r"""Delete cassettes that nobody needs any more.
+    r"""Delete cassettes that are no longer needed.
 
-    What is deleted meets all that is asked for. Takes of one request and session go together or
-    not at all: without the first of them, the others would answer in its place. Without --yes
-    nothing is deleted before you have said so.
+    Deletes the cassettes that match all given filters. Takes of one request and session are
+    deleted together or not at all, so that no take is replayed in place of an earlier one.
+    Without --yes, you are asked to confirm; without a terminal, nothing is deleted.
 
     \b
     Examples:
@@ -61,16 +61,16 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
       llm-proxy prune --journal unit.json --journal e2e.json
       llm-proxy prune --partial --model gpt-4 --yes --json
 
-    When a cassette was last played on this machine is remembered at the end of each replay and
-    auto run, below XDG_STATE_HOME.
+    For --unused-since, each replay and auto run stores below XDG_STATE_HOME when it played the
+    cassettes.
     """
     unused_since: str | None = fields.pop("unused_since")
     journals: tuple[Path, ...] = fields.pop("journals")
     filters = CassetteFilters(**fields)
     if filters == CassetteFilters() and unused_since is None and not journals:
         raise UsageError(
-            "prune needs to know what may go: give --older-than 90d, --unused-since 30d, "
-            "--journal RUN.json, --partial, or another filter"
+            "prune needs a filter; set --older-than 90d, --unused-since 30d, "
+            "--journal RUN.json, --partial or another filter"
         )
     library = Library(cassettes)
     library.refresh()
@@ -104,20 +104,19 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         print_json(document)
         return
     print_lines(row.relative_path for row in rows)
-    verb = "deleted" if is_deleting else "would be deleted"
-    parts = [_count_and_size(rows, f" of {library.root} {verb}")]
-    if kept_count:
-        parts.append(f"{kept_count} kept with other takes of their requests")
-    if errors:
-        parts.append(f"{len(errors)} cannot be read and stay: llm-proxy verify")
-    if rows and not is_deleting:
-        parts.append("give --yes to delete them")
-    print_note("; ".join(parts))
-
-
-def _count_and_size(rows: Sequence[CassetteRow], predicate: str = "") -> str:
+    verb = "deleted" if is_deleting else "would delete"
     count = display.count_with_noun(len(rows), "cassette")
-    return f"{count}{predicate}, {display.format_size(total_file_size_bytes(rows))}"
+    size = f", {display.format_size(total_file_size_bytes(rows))}" if rows else ""
+    parts = [f"{verb} {count} in {display.folder_name(library.root)}{size}"]
+    if kept_count:
+        kept = display.count_with_noun(kept_count, "cassette")
+        parts.append(f"kept {kept} (not all takes of the request match)")
+    if errors:
+        unreadable = display.count_with_noun(len(errors), "unreadable file")
+        parts.append(f"kept {unreadable} (run `llm-proxy verify`)")
+    if rows and not is_deleting:
+        parts.append("add --yes to delete")
+    print_note("; ".join(parts))
 
 
 def _name_in_journal(row: CassetteRow) -> str:
@@ -138,14 +137,15 @@ def _names_used_by_journals(
         cassette_names = journal_cassette_names(path)
         if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
-                f"{display.path_as_unicode_text(path)} tells of no cassette of {root}: its run "
-                "used another library, or names from before a rekey; nothing was deleted"
+                f"{display.path_as_unicode_text(path)}: the journal names no cassette in "
+                f"{display.folder_name(root)}; use the journal of a run with this library, from "
+                "after the last `rekey`"
             )
         used.update(cassette_names)
     if journals and names and not used:
         raise UsageError(
-            f"no run of --journal used any cassette of {root}: all of them would go; give a "
-            "journal of a run that plays what you need"
+            f"--journal: the runs used no cassette in {display.folder_name(root)}, so all would "
+            "be deleted; use the journal of a run that plays the cassettes you need"
         )
     return used
 
@@ -167,15 +167,16 @@ def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[Casset
     cutoff = datetime.now(UTC) - min_age
     play_times = last_played.read_last_played(state_folder(os.environ), root)
     if play_times.tracked_since is None or play_times.tracked_since > cutoff:
-        noted = (
-            f"it was never noted on this machine what is played of {root}"
+        folder = display.folder_name(root)
+        stored = (
+            f"no play times are stored for {folder} on this machine"
             if play_times.tracked_since is None
-            else f"what is played of {root} is noted on this machine only since "
+            else f"play times for {folder} are stored on this machine only since "
             f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(
-            f"--unused-since {age_text}: {noted}, so nobody knows; wait, or give "
-            "--journal FILE of runs that play all that you need"
+            f"--unused-since {age_text}: {stored}; set --journal to the journals of runs that "
+            "play the cassettes you need"
         )
 
     def is_unplayed(row: CassetteRow) -> bool:
@@ -191,7 +192,9 @@ def _confirm_deletion(rows: Sequence[CassetteRow], *, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
         return False
     print_lines(row.relative_path for row in rows)
-    return click.confirm(f"Delete {_count_and_size(rows)}?", err=True)
+    count = display.count_with_noun(len(rows), "cassette")
+    size = display.format_size(total_file_size_bytes(rows))
+    return click.confirm(f"Delete {count} ({size})?", err=True)
 
 
 def _delete_unchanged_cassettes(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
@@ -219,7 +222,8 @@ def _delete_unchanged_cassettes(library: Library, rows: Sequence[CassetteRow]) -
                     empty.rmdir()
     except OSError as error:
         raise UsageError(
-            f"{library.root} cannot be written: {error.strerror}; {len(deleted)} were deleted"
+            f"cannot write {library.root}: {error.strerror}; "
+            f"{display.count_with_noun(len(deleted), 'cassette')} deleted"
         ) from None
     with suppress(LlmProxyError):  # the entry of a deleted file is never looked up
         last_played.forget_files(

@@ -15,7 +15,12 @@ from llm_proxy.cli.options import (
     spool_option,
 )
 from llm_proxy.cli.output import StyledText, print_lines, print_note, styled_outcome
-from llm_proxy.display import count_with_noun, path_as_unicode_text, shell_quoted_path
+from llm_proxy.display import (
+    count_with_noun,
+    folder_name,
+    path_as_unicode_text,
+    shell_quoted_path,
+)
 from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
@@ -34,13 +39,13 @@ from llm_proxy.shell.running.settings import default_spool_folder
 @spool_option
 @CONFIG_OPTION
 def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> None:
-    r"""Make cassettes of recordings that a crash or a full disk kept out of the library.
+    r"""Make cassettes from recordings that a crash or a full disk interrupted.
 
-    A recording is spooled outside the library while it runs. When the proxy is killed, or the
-    library cannot be written, the spool stays. Here it becomes a cassette that holds every byte
-    that had arrived, with the ending that the recorder saw, or "killed" where it saw none.
-    Recordings that run are not touched, no take is overwritten, and a recording whose cassette
-    is in the library already is not put there again.
+    A recording is written to a spool outside the library while it runs. The spool stays there
+    if the proxy is killed or cannot write to the library. This command converts each spool to a
+    cassette with all received bytes. The ending is the recorded one, or "killed" without one.
+    Running recordings and existing takes are not changed. A recording that is already in the
+    library is not added again.
 
     \b
     Examples:
@@ -48,7 +53,7 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
       llm-proxy recover --cassettes tests/cassettes
       llm-proxy recover && llm-proxy ls --partial
 
-    A spool that cannot be read is kept and named, and makes the exit code 1.
+    An unreadable spool is kept and reported, and the exit code is then 1.
     """
     folder = spool or default_spool_folder(os.environ)
     result_count = recovered_count = partial_count = kept_count = 0
@@ -74,16 +79,16 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
             case ForeignSpool(library_folder=library):
                 other_library_counts[library] += 1
     if result_count == other_library_counts.total():
-        print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
+        print_note(f"no interrupted recordings for {folder_name(cassettes)} in {folder}")
     if recovered_count:
-        advice = "; replay --allow-partial plays them, record replaces them"
+        advice = "; replay partial cassettes with --allow-partial, or record them again"
         print_note(
-            f"{count_with_noun(recovered_count, 'recording')} recovered, {partial_count} of them "
-            f"partial{advice if partial_count else ''}"
+            f"{count_with_noun(recovered_count, 'recording')} recovered, {partial_count:,} partial"
+            f"{advice if partial_count else ''}"
         )
     for library, count in sorted(other_library_counts.items()):
         print_note(
-            f"{count_with_noun(count, 'recording')} of another library: "
-            f"llm-proxy recover --cassettes {shell_quoted_path(library)}"
+            f"{count_with_noun(count, 'interrupted recording')} of another library; run "
+            f"`llm-proxy recover --cassettes {shell_quoted_path(library)}`"
         )
     raise click.exceptions.Exit(1 if kept_count else 0)

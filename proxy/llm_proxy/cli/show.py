@@ -63,17 +63,17 @@ LabelledLine = tuple[str, Line]
 @click.argument("cassette")
 @cassettes_option
 @CONFIG_OPTION
-@click.option("--full", is_flag=True, help="Show every message and every text uncut.")
-@click.option("--messages", "only_messages", is_flag=True, help="Only the raw messages, uncut.")
+@click.option("--full", is_flag=True, help="Show all messages and texts in full.")
+@click.option("--messages", "only_messages", is_flag=True, help="Show only the raw messages.")
 @click.option("--body", is_flag=True, help="Write the stored body to stdout, byte for byte.")
-@click.option("--review", is_flag=True, help="What a reviewer compares, without times: for git.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON document.")
+@click.option("--review", is_flag=True, help="Show the content without times, for git diff.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
-    r"""Show one cassette: what was asked and said, and when each byte came.
+    r"""Show one cassette: its request, response, conversation and timing.
 
-    CASSETTE is a file, or the beginning of its name in the library, or of its key. A message
-    has arrived when its last byte has; its gap is the time since the one before. Control
-    characters in what was recorded are shown as escapes such as \x1b.
+    CASSETTE is a file, or the beginning of a file name in the library or of a key. The time of
+    a message is when its last byte arrived; the gap is the time since the previous message.
+    Control characters in recorded text are shown as escapes such as \x1b.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     """
     if sum(forms.values()) > 1:
         raise UsageError(
-            "--messages, --body, --review and --json exclude each other: give one of them"
+            "--messages, --body, --review and --json exclude each other; set only one of them"
         )
     library = Library(cassettes)
     path = find_cassette_path(library, cassette)
@@ -153,7 +153,7 @@ def _review_lines(library: Library, path: Path) -> Iterator[Line]:
         yield from map(display.escape_line, content.splitlines())
         return
     head, end = cassette.response_head, cassette.response_end
-    coding = f", came as {cassette.content_coding}" if cassette.content_coding else ""
+    coding = f", received as {cassette.content_coding}" if cassette.content_coding else ""
     status = f"{head.status} {head.reason}".rstrip()
     for rows in (
         _meta_lines(cassette),
@@ -242,7 +242,7 @@ def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
         f"{head.status} {head.reason}".rstrip(),
         "" if head.status < HTTPStatus.BAD_REQUEST else "doubtful",
     )
-    coding = f", came as {cassette.content_coding}" if cassette.content_coding else ""
+    coding = f", received as {cassette.content_coding}" if cassette.content_coding else ""
     delay = display.format_duration(cassette.response_head_at_ms)
     notes = f"  (after {delay}; {head.framing}, {cassette.codec_name}{coding})"
     yield "response", (status, StyledText(notes, "dim"))
@@ -253,8 +253,8 @@ def _turn_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLine]:
     """The decoded turns, or a note where the dialect decodes none."""
     turns = cassette_response_turns(cassette)
     if not turns:
-        note = f"nothing that the dialect {cassette.meta.dialect} can read"
-        yield "said", StyledText(note, "dim")
+        note = f"none: the dialect {cassette.meta.dialect} cannot decode this response"
+        yield "turns", StyledText(note, "dim")
     for number, turn in enumerate(turns, 1):
         if len(turns) > 1:
             yield "turn", f"{number} of {len(turns)}"
@@ -267,7 +267,7 @@ def _turn_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLine]:
             yield from (("", line) for line in lines)
             if missing := len(text) - len(shown):
                 more = count_with_noun(missing, "more character")
-                yield "", StyledText(f"… {more}: --full shows all", "dim")
+                yield "", StyledText(f"… {more} (set --full to show all)", "dim")
 
 
 def _timeline_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLine]:
@@ -288,7 +288,7 @@ def _timeline_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLin
 def _message_table_lines(cassette: Cassette, layout: _Layout) -> Iterator[Line]:
     """The messages as a table; none where there are no messages.
 
-    #   at ms  gap ms                adds      message
+    #  TIME MS  GAP MS               CONTENT   MESSAGE
     1   38.78   38.78 ████████████   "G"       data: {"choices":[...
     2   45.54    6.76 ██             "reet"    data: {"choices":[...
     """
@@ -304,14 +304,14 @@ def _message_table_lines(cassette: Cassette, layout: _Layout) -> Iterator[Line]:
     has_contributions = any(contributions)
     longest_gap_ms = max(arrival.gap_ms for arrival in arrivals)
 
-    adds = f"{'adds':{_CONTRIBUTION_COLUMNS}} " if has_contributions else ""
-    title = f"{'#':>6} {'at ms':>10} {'gap ms':>9} {'':{_BAR_COLUMNS}} {adds}message"
+    content = f"{'CONTENT':{_CONTRIBUTION_COLUMNS}} " if has_contributions else ""
+    title = f"{'#':>6} {'TIME MS':>10} {'GAP MS':>9} {'':{_BAR_COLUMNS}} {content}MESSAGE"
     yield StyledText(title, "bold")
     before = 0
     for arrival, contribution in zip(shown, contributions, strict=True):
         if missing := arrival.number - before - 1:
             more = count_with_noun(missing, "more message")
-            yield StyledText(f"{'…':>6} {more}: --full shows all", "dim")
+            yield StyledText(f"{'…':>6} {more} (set --full to show all)", "dim")
         before = arrival.number
         figures = f"{arrival.number:>6} {arrival.at_ms:>10.2f} {arrival.gap_ms:>9.2f} "
         bar = timeline.render_bar(
@@ -319,7 +319,7 @@ def _message_table_lines(cassette: Cassette, layout: _Layout) -> Iterator[Line]:
         )
         if has_contributions:
             cut = display.truncate_to_width(contribution, _CONTRIBUTION_COLUMNS)
-            adds = display.pad_to_width(cut, _CONTRIBUTION_COLUMNS) + " "
+            content = display.pad_to_width(cut, _CONTRIBUTION_COLUMNS) + " "
         message = display.escape_line(_message_text(cassette, arrival.message_bytes))
         if not layout.show_all:
             used_columns = len(figures) + _BAR_COLUMNS + 1
@@ -328,7 +328,7 @@ def _message_table_lines(cassette: Cassette, layout: _Layout) -> Iterator[Line]:
                 message, max(_MIN_MESSAGE_COLUMNS, layout.width_columns - used_columns)
             )
         styled_bar = StyledText(f"{bar:{_BAR_COLUMNS}} ", "bar")
-        yield figures, styled_bar, adds, StyledText(message, "dim")
+        yield figures, styled_bar, content, StyledText(message, "dim")
 
 
 def _message_text(cassette: Cassette, message: bytes) -> str:
@@ -346,16 +346,16 @@ def labelled_texts(turn: Turn) -> Iterator[tuple[str, str]]:
         yield from _part_texts(part)
     if (failure := turn.failure) is not None:
         notes = ", ".join(filter(None, (failure.type, failure.code)))
-        yield "failure", f"{failure.message} ({notes})" if notes else failure.message
+        yield "error", f"{failure.message} ({notes})" if notes else failure.message
     elif turn.finish is None:
-        yield "finish", "none: the answer ended before saying why"
+        yield "finish", "none: the response ended without a finish reason"
     if turn.finish is not None:
-        raw = f"  (in its own word {turn.finish_raw!r})" if turn.finish_raw != turn.finish else ""
+        raw = f"  (provider value {turn.finish_raw!r})" if turn.finish_raw != turn.finish else ""
         yield "finish", f"{turn.finish}{raw}"
     if turn.usage is not None:
         yield "usage", _usage_text(turn.usage)
     if turn.model:
-        yield "answered by", turn.model
+        yield "model", turn.model
 
 
 def _part_texts(part: Part) -> Iterator[tuple[str, str]]:
@@ -366,15 +366,17 @@ def _part_texts(part: Part) -> Iterator[tuple[str, str]]:
                 notes = (citation.title, citation.url, citation.quoted)
                 yield "citation", " ".join(filter(None, notes))
         case Reasoning():
-            sealed = part.redacted or part.signature
-            seal = f"(sealed: {count_with_noun(len(sealed), 'character')})" if sealed else ""
-            yield "reasoning", "\n".join(filter(None, (part.text, seal)))
+            label, opaque = "encrypted", part.redacted
+            if not opaque:
+                label, opaque = "signature", part.signature
+            note = f"({label}: {count_with_noun(len(opaque), 'character')})" if opaque else ""
+            yield "reasoning", "\n".join(filter(None, (part.text, note)))
         case ToolCall():
             yield "tool call", f"{part.name or '(no name)'} {part.id}".rstrip()
             yield "", part.arguments or "(no arguments)"
         case ToolResult():
             yield "tool result", f"{part.name} {part.call_id}".strip()
-            yield "", f"failed: {part.content}" if part.failed else part.content
+            yield "", f"error: {part.content}" if part.failed else part.content
         case Refusal():
             yield "refusal", part.text
         case Media():
@@ -385,15 +387,15 @@ def _part_texts(part: Part) -> Iterator[tuple[str, str]]:
 
 def _usage_text(usage: Usage) -> str:
     counts = {
-        "in": usage.input,
-        "out": usage.output,
-        "in all": usage.total,
-        "read from cache": usage.cache_read,
-        "written to cache": usage.cache_write,
-        "for reasoning": usage.reasoning,
+        "input": usage.input,
+        "output": usage.output,
+        "total": usage.total,
+        "cache read": usage.cache_read,
+        "cache write": usage.cache_write,
+        "reasoning": usage.reasoning,
     }
     items = [f"{count:,} {label}" for label, count in counts.items() if count is not None]
-    return f"{', '.join(items)} (tokens)" if items else "none counted"
+    return f"{', '.join(items)} (tokens)" if items else "not reported"
 
 
 def _contribution_text(cassette: Cassette, message: bytes) -> str:

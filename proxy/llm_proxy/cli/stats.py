@@ -32,7 +32,7 @@ from llm_proxy.cli.output import (
     print_note,
     print_table,
 )
-from llm_proxy.display import count_with_noun, format_size, path_as_unicode_text
+from llm_proxy.display import count_with_noun, folder_name, format_size, path_as_unicode_text
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.keys import is_keyed_by
 from llm_proxy.shell.library.library import Library
@@ -53,10 +53,10 @@ _MAX_SHOWN: Final = 10
 @filter_options
 @json_option
 def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) -> None:
-    r"""Tell a library in figures: counts, sizes, ages, takes and duplicates.
+    r"""Show statistics of a library: counts, sizes, ages, takes and duplicates.
 
-    Duplicates are cassettes of the same request with byte for byte the same answer: takes of
-    one session, or of several. Ids that a provider makes anew differ from take to take.
+    Duplicates are cassettes with the same request and an identical response, in one session or
+    in several. Responses that contain newly generated ids are not identical.
 
     \b
     Examples:
@@ -107,10 +107,10 @@ def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) 
             for name, groups in totals.items():
                 _print_group(name, groups)
             counts = (
-                f"{count:,} with {count_with_noun(takes, 'take')}"
+                f"{count_with_noun(count, 'key')} with {count_with_noun(takes, 'take')}"
                 for takes, count in key_count_by_take_count.items()
             )
-            print_lines([f"takes by key and session: {', '.join(counts)}"])
+            print_lines([f"takes: {', '.join(counts)}"])
         if known_ages:
             median = format_age(known_ages[len(known_ages) // 2])
             youngest, oldest = format_age(known_ages[0]), format_age(known_ages[-1])
@@ -120,7 +120,7 @@ def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) 
         print_lines(_duplicate_lines(duplicates))
         print_lines(StyledText(f"unreadable: {error}", "bad") for error in errors)
         count = count_with_noun(len(rows), "cassette")
-        print_note(f"{count} in {library.root}, {format_size(size_bytes)}")
+        print_note(f"{count} in {folder_name(library.root)}, {format_size(size_bytes)}")
     raise click.exceptions.Exit(1 if errors else 0)
 
 
@@ -144,16 +144,17 @@ def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
     shown = totals[:_MAX_SHOWN]
     print_table(columns, [(text, f"{count:,}", format_size(size)) for text, count, size in shown])
     if len(totals) > _MAX_SHOWN:
-        print_lines([f"and {len(totals) - _MAX_SHOWN} more"])
+        print_lines([f"and {len(totals) - _MAX_SHOWN:,} more"])
     print_lines([""])
 
 
 def _duplicate_lines(duplicates: Sequence[Sequence[CassetteRow]]) -> Iterator[str]:
     if duplicates:
-        count = count_with_noun(len(duplicates), "answer is there", "answers are there")
-        spare = format_size(sum(total_file_size_bytes(same[1:]) for same in duplicates))
-        yield f"duplicates: {count} more than once, {spare} to spare"
+        count = count_with_noun(len(duplicates), "response")
+        redundant = format_size(sum(total_file_size_bytes(same[1:]) for same in duplicates))
+        yield f"duplicates: {count} stored more than once, {redundant} redundant"
     for same in duplicates[:_MAX_SHOWN]:
         yield "  " + " = ".join(row.relative_path for row in same)
     if len(duplicates) > _MAX_SHOWN:
-        yield f"  and {len(duplicates) - _MAX_SHOWN} more: llm-proxy ls --duplicates"
+        more = len(duplicates) - _MAX_SHOWN
+        yield f"  and {more:,} more; run `llm-proxy ls --duplicates` to list all"

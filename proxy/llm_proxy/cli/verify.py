@@ -35,12 +35,12 @@ from llm_proxy.shell.library.library import (
 @CONFIG_OPTION
 @json_option
 def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_json: bool) -> None:
-    r"""Check that every cassette is whole and consistent.
+    r"""Check that cassettes are intact and consistent.
 
-    Checked are: JSON and schema of every line, the body's length and SHA-256, the order and the
-    times of the reads; and that the key in line 1 is that of the stored request, and the
-    dialect a known one; and that name and folder say the same key and session as line 1.
-    Without PATHS the whole library is checked; PATHS are files and folders.
+    Checks the JSON and the schema of each line, the size and the SHA-256 of the body, and the
+    order and the times of the reads. Also checks that the dialect is known, and that the key
+    matches the stored request, the file name and the folder. PATHS are files and folders;
+    without PATHS, the whole library is checked.
 
     \b
     Examples:
@@ -49,9 +49,8 @@ def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_j
       llm-proxy verify cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl
       git diff --name-only --diff-filter=d '*.jsonl' | xargs -r llm-proxy verify
 
-    Each problem is one line FILE:LINE: WHY on stdout, and makes the exit code 1. Files that
-    were keyed by other rules than those of --normalise are counted: they are found by reading
-    them, until llm-proxy rekey.
+    Each problem is printed to stdout as FILE:LINE: PROBLEM, and the exit code is then 1.
+    Cassettes recorded under other --normalise rules are counted, but are not a problem.
     """
     roots_by_file = _files_to_verify(paths or (checked_library_folder(cassettes),), cassettes)
     problems = list(_find_problems(roots_by_file))
@@ -82,8 +81,8 @@ def _files_to_verify(paths: Sequence[Path], cassettes: Path) -> dict[Path, Path 
         inside = path.resolve().is_relative_to(cassettes.resolve())
         if not path.exists() and path != cassettes:
             raise UsageError(
-                f"there is no file or folder {display.path_as_unicode_text(path)}: give paths of "
-                "cassettes, or none to check the whole library"
+                f"no such file or folder: {display.path_as_unicode_text(path)} (omit PATHS to "
+                "check the whole library)"
             )
         if path.is_file():
             found.setdefault(path.resolve(), (path, cassettes if inside else None))
@@ -104,7 +103,7 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
             )
             if first_path != path:
                 yield CassetteError(
-                    str(path), None, f"the same take as {first_path}: delete one of them"
+                    str(path), None, f"the same take as {first_path}; delete one of them"
                 )
         if isinstance(cassette, CassetteError):
             yield cassette
@@ -118,12 +117,10 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
 
 def _summary_line(file_count: int, problems: Sequence[CassetteError], paths: Sequence[Path]) -> str:
     if not file_count:
-        return (
-            f"no cassettes in {', '.join(map(str, paths))}: nothing to verify. "
-            "Record some with llm-proxy record."
-        )
+        folders = ", ".join(map(display.folder_name, paths))
+        return f"no cassettes in {folders}; record some with `llm-proxy record`"
     checked = f"{display.count_with_noun(file_count, 'cassette')} checked"
     if not problems:
-        return f"{checked}, all of them whole and consistent"
-    files = len({problem.file for problem in problems})
-    return f"{checked}, {display.count_with_noun(len(problems), 'problem')} in {files} of them"
+        return f"{checked}, no problems"
+    files = display.count_with_noun(len({problem.file for problem in problems}), "file")
+    return f"{checked}, {display.count_with_noun(len(problems), 'problem')} in {files}"

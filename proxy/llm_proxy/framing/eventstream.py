@@ -206,7 +206,7 @@ def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
             _MIN_FRAME_BYTES + len(encoded_headers) + len(payload), len(encoded_headers)
         )
     except struct.error:
-        raise ValueError("a frame cannot hold so much") from None
+        raise ValueError("the headers or the payload are too long for a frame") from None
     body = lengths + _CRC_STRUCT.pack(crc32(lengths)) + encoded_headers + payload
     return body + _CRC_STRUCT.pack(crc32(body))
 
@@ -233,14 +233,14 @@ def _slice_at(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
     """`length` bytes from an offset, and their end offset."""
     end = offset + length
     if end > len(data):
-        raise ValueError("the header goes on behind the headers")
+        raise ValueError("the header extends past the end of the headers")
     return data[offset:end], end
 
 
 def encode_header(name: bytes, value_type: int, value: bytes) -> bytes:
     """Encode a header.  Raises `ValueError` if name or value is too long."""
     if len(name) > _MAX_NAME_BYTES or len(value) > _MAX_VALUE_BYTES:
-        raise ValueError("a frame cannot hold so much")
+        raise ValueError("the name or the value is too long for a frame header")
     length = (
         _VALUE_LENGTH_STRUCT.pack(len(value)) if value_type in (_BYTES_TYPE, _STRING_TYPE) else b""
     )

@@ -60,7 +60,7 @@ async def run_demo(
     script = load_script()
     async with run_provider(script.reads) as address:
         show_step("provider", f"a small server on {address} that streams OpenAI chat events")
-        show_step("record", "a client sends its request through llm-proxy record:")
+        show_step("record", "a client sends a request through llm-proxy record:")
         upstreams = {"default": f"http://{address}"}
         async with run_proxy("record", replace(settings, upstreams=upstreams)) as proxy:
             live_reads = await send_request(proxy.url, script.request, show_message)
@@ -68,8 +68,8 @@ async def run_demo(
     if journal.recording_failures or len(journal.recorded_files) != 1:
         raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
     await verify_stopped(address)
-    show_step("stop", f"the provider is stopped: {address} refuses connections")
-    show_step("replay", "the client sends it again; llm-proxy replay has the cassette alone:")
+    show_step("stop", f"the provider has stopped; {address} refuses connections")
+    show_step("replay", "the client resends the request; llm-proxy replay responds from the file:")
     async with run_proxy("replay", settings) as proxy:
         replayed_reads = await send_request(proxy.url, script.request, show_message)
     path = Path(journal.recorded_files[0])
@@ -115,7 +115,9 @@ async def verify_stopped(address: str) -> None:
         async with asyncio.timeout(_TIMEOUT_S):
             _, writer = await asyncio.open_connection(*address.split(":"))
         writer.close()
-        raise LlmProxyError(f"{address} still answers: another program took the port; try again")
+        raise LlmProxyError(
+            f"another program accepts connections at {address}; run `llm-proxy demo` again"
+        )
 
 
 async def send_request(
@@ -145,7 +147,7 @@ async def send_request(
                         show_message(message)
                     chunk = b""
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise LlmProxyError(f"the demo's client got no whole response: {error!r}") from error
+        raise LlmProxyError(f"the client received no complete response: {error!r}") from error
     if not reads or response.status != HTTPStatus.OK:
-        raise LlmProxyError(f"the demo's client got no stream, but status {response.status}")
+        raise LlmProxyError(f"the client received status {response.status} and no stream")
     return tuple(reads)

@@ -108,7 +108,7 @@ def _update_file(
             )
             replace_file(path, msgspec.json.encode(document, order="sorted"))
     except OSError as error:
-        raise LlmProxyError(f"{path} cannot be written: {error.strerror}") from None
+        raise LlmProxyError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _state_file(state_folder: Path, library: Path) -> Path:

@@ -240,7 +240,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
+        raise CassetteError(str(path), None, f"cannot read the file: {error.strerror}") from None
 
 
 def safe_segment(name: str) -> str:
@@ -263,8 +263,8 @@ def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
         paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
         if paths_by_number.setdefault(number, path) is not path:
             raise UsageError(
-                f"two files are take {number} of one key: {paths_by_number[number]} and {path}: "
-                "delete or rename one of them"
+                f"two files are take {number} of the same key: {paths_by_number[number]} and "
+                f"{path}; delete or rename one of them"
             )
     return takes, strays
 
@@ -330,9 +330,9 @@ def _sorted_entries(folder: str) -> Iterator[os.DirEntry[str]]:
     except FileNotFoundError:
         return iter(())
     except NotADirectoryError:
-        raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
+        raise UsageError(f"not a folder: {folder} (set --cassettes)") from None
     except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {folder}: {error.strerror}") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -444,7 +444,7 @@ def _read_opening_lines(path: str) -> tuple[bytes, bytes]:
         while content.count(b"\n") < 2 and len(content) < MAX_FILE_BYTES:
             chunk = os.read(descriptor, len(content))
             if not chunk:
-                raise ValueError("the file is torn")
+                raise ValueError("the file is truncated")
             content += chunk
     finally:
         os.close(descriptor)

@@ -271,7 +271,7 @@ def apply_changes(
 def _write_rekeyed_file(key_change: KeyChange, make_content: MakeContent) -> None:
     path = str(key_change.path)
     if Library(key_change.path.parent).read_meta(key_change.path) != key_change.old_meta:
-        raise CassetteError(path, 1, "another process has just written it")
+        raise CassetteError(path, 1, "another process changed the file; run the command again")
     content = make_content(key_change.path, key_change.meta)
     parse_cassette(path, content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
@@ -284,7 +284,9 @@ def _write_rekeyed_file(key_change: KeyChange, make_content: MakeContent) -> Non
         shutil.copymode(key_change.path, temporary)
         if key_change.target != key_change.path and key_change.target.exists():
             raise CassetteError(
-                str(key_change.target), None, "another process has just put it there"
+                str(key_change.target),
+                None,
+                "another process created the file; run the command again",
             )
         temporary.replace(key_change.target)
         sync_folder(key_change.target.parent)

@@ -130,14 +130,14 @@ class CassetteFiler:
                 )
             except CassetteError as error:
                 raise SpoolError(
-                    f"the recording in {path} cannot be made a cassette: {error}"
+                    f"cannot convert the recording {path} to a cassette: {error}"
                 ) from None
             except OSError as error:
                 raise SpoolError(
-                    f"{self._library.root} cannot be written: {error.strerror}; the recording "
-                    f"is kept in {path}: llm-proxy recover --cassettes "
+                    f"cannot write {self._library.root}: {error.strerror}; the recording is kept "
+                    f"in {path}; run `llm-proxy recover --cassettes "
                     f"{shell_quoted_path(self._library.root)} --spool "
-                    f"{shell_quoted_path(path.parent)}"
+                    f"{shell_quoted_path(path.parent)}`"
                 ) from None
 
     def file_unspooled_exchange(
@@ -153,7 +153,7 @@ class CassetteFiler:
                 f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, response_redaction
             )
         except OSError as error:
-            raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
+            raise SpoolError(f"cannot write {self._library.root}: {error.strerror}") from None
         assert filed is not None  # noqa: S101 # only an SDK's attempt can be left out
         return filed
 
@@ -283,8 +283,8 @@ class CassetteFiler:
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
             log.warning(
-                "%s was put there by another process since this run began; it is kept beside the "
-                "new takes: give each recorder its own session or --cassettes",
+                "another process added %s during this run, so the take is kept next to the new "
+                "takes; use a separate session or --cassettes for each recorder",
                 path,
             )
         return is_foreign
@@ -311,7 +311,7 @@ class CassetteFiler:
                 self._delete_take(meta, number)
             sync_folder(path.parent)
         except OSError as error:
-            log.warning("older takes beside %s could not be tidied: %s", path, error.strerror)
+            log.warning("cannot rename or delete older takes of %s: %s", path, error.strerror)
         return path
 
     def _delete_take(self, meta: CassetteMeta, number: int) -> None:
@@ -361,4 +361,4 @@ def _temporary_file(library: Library, temporary: Path) -> Iterator[BinaryIO]:
 
 def _verify_written(temporary: Path, content: bytes) -> None:
     if temporary.read_bytes() != content:
-        raise CassetteError(str(temporary), None, "another recording was written over it")
+        raise CassetteError(str(temporary), None, "another process overwrote the file")

@@ -34,6 +34,7 @@ from typing import Final
 from llm_proxy import framing, redaction
 from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
 from llm_proxy.cassette.model import encode_line, printable_model
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import SecretNotReplaced, SpoolError
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.framing import eventstream
@@ -245,8 +246,8 @@ class SpoolWriter:
             if place not in self._recorder.warned_places:
                 self._recorder.warned_places.add(place)
                 log.warning(
-                    "%s: %s; it is not stored, but counts for the key: a replay finds the "
-                    "cassette only for a request with the same secret there",
+                    "%s: %s; the secret is not stored, but it is part of the key, so a replay "
+                    "matches only requests with the same secret",
                     self.description,
                     place,
                 )
@@ -282,7 +283,7 @@ class SpoolWriter:
 
     def give_up(self) -> list[bytes]:
         """End the recording here: raises `SpoolError`."""
-        raise SpoolError(f"the disk takes longer than {MAX_WAIT_S:g} s for what arrived")
+        raise SpoolError(f"the disk is too slow: received data waited longer than {MAX_WAIT_S:g} s")
 
     def _append_lines(self, lines: list[bytes]) -> None:
         if lines:
@@ -311,7 +312,7 @@ class SpoolWriter:
             self._encoded_bytes += len(lines[-1])
             if self._encoded_bytes > MAX_BODY_BYTES * 4 // 3:
                 raise SpoolError(
-                    f"the answer is larger than {MAX_BODY_BYTES} bytes, the most that is kept"
+                    f"the response is larger than the recording limit of {MAX_BODY_BYTES:,} bytes"
                 )
         return lines
 
@@ -508,7 +509,7 @@ class SpoolRecorder:
         """Write and file all recordings; every one must have ended."""
         self._write_all()
         if len(self._tasks) > _MIN_LOGGED_FILINGS:
-            log.info("filing %d recordings", len(self._tasks))
+            log.info("writing %s", count_with_noun(len(self._tasks), "cassette"))
         while self._tasks:
             done, _ = await asyncio.wait(
                 self._tasks, timeout=_CLOSE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
@@ -524,12 +525,12 @@ class SpoolRecorder:
         """Give up on a hanging disk; `recover` can file what was written."""
         self.is_disk_hanging = True
         reason = (
-            f"the disk took nothing for {_CLOSE_TIMEOUT_S:g} s; what it has is in "
-            f"{self._spool_folder}"
+            f"the disk accepted no data for {_CLOSE_TIMEOUT_S:g} s; the data written before is "
+            f"in {self._spool_folder}; run `llm-proxy recover`"
         )
         for task in self._tasks:
             task.cancel()
-            self._events.on_failed("a recording", f"{reason}: llm-proxy recover")
+            self._events.on_failed("a response", reason)
 
     def schedule_write(self, recording: SpooledRecording) -> None:
         """Schedule a write of the recording's pending items, after the clients were served."""
@@ -613,9 +614,7 @@ class SpoolRecorder:
 
     def _report_failure(self, recording: SpooledRecording, error: Exception) -> None:
         is_spool_error = isinstance(error, SpoolError)
-        reason = (
-            str(error) if is_spool_error else f"a fault in llm-proxy, please report it: {error!r}"
-        )
+        reason = str(error) if is_spool_error else f"internal error; please report it: {error!r}"
         self._events.on_failed(recording.writer.description, reason)
 
 

@@ -94,7 +94,7 @@ def recover_spools(
 
 def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResult:
     if path.stat().st_size == 0:
-        return _delete_file(path, "empty: the recorder was stopped before it wrote anything")
+        return _delete_file(path, "empty: llm-proxy was stopped before it wrote any data")
     try:
         with open_spool(path) as spooled:
             if not is_for_library(spooled, root):
@@ -108,15 +108,15 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
     except CassetteError as error:
         line = "" if error.line is None else f"line {error.line}: "
         return KeptFile(
-            path, f"{path} cannot be recovered: {line}{error.reason}; it is kept as it is"
+            path, f"cannot recover {path}: {line}{error.reason}; the file is kept unchanged"
         )
     if filed is None:
-        return _delete_file(path, "no answer had begun to arrive")
+        return _delete_file(path, "no response had started")
     try:
         path.unlink()
     except OSError as error:
         return KeptFile(
-            path, f"{path} cannot be deleted: {error.strerror}; its cassette is {filed.path}"
+            path, f"cannot delete {path}: {error.strerror}; its cassette is {filed.path}"
         )
     return RecoveredRecording(path, filed)
 
@@ -125,7 +125,7 @@ def _delete_file(path: Path, reason: str) -> DeletedFile | KeptFile:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        return KeptFile(path, f"{path} cannot be deleted: {error.strerror}")
+        return KeptFile(path, f"cannot delete {path}: {error.strerror}")
     return DeletedFile(path, reason)
 
 
@@ -162,4 +162,4 @@ def _delete_temporary_files(root: Path) -> Iterator[DeletedFile | KeptFile]:
             with suppress(FileNotFoundError), claim_file(path) as is_claimed:
                 age = timedelta(seconds=now - path.lstat().st_mtime)
                 if age > (MAX_UNLOCKED_AGE if is_claimed else MIN_STALE_AGE):
-                    yield _delete_file(path, "a cassette that was never finished")
+                    yield _delete_file(path, "an unfinished cassette")

@@ -37,7 +37,7 @@ class SpoolFile:
             make_private_folder(folder)
             self.path, self._fd = _create_spool(folder, name.removesuffix(SPOOL_SUFFIX))
         except OSError as error:
-            raise SpoolError(f"{folder / name} cannot be made: {error.strerror}") from None
+            raise SpoolError(f"cannot create {folder / name}: {error.strerror}") from None
 
     def append(self, data: bytes) -> None:
         """Write `data` to the kernel, so that it survives the death of this process.
@@ -49,14 +49,14 @@ class SpoolFile:
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
-            raise SpoolError(f"{self.path} cannot be written: {error.strerror}") from None
+            raise SpoolError(f"cannot write {self.path}: {error.strerror}") from None
 
     def discard(self) -> None:
         """Close and delete the file: its cassette was filed, or there is nothing to keep."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:  # `recover` recognises that its cassette exists
-            log.warning("%s cannot be deleted: %s; nothing is lost", self.path, error.strerror)
+            log.warning("cannot delete %s: %s; no data is lost", self.path, error.strerror)
         finally:
             self.close_and_keep()
 
@@ -94,7 +94,7 @@ def all_spools(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise SpoolError(f"{folder} cannot be read: {error.strerror}") from None
+        raise SpoolError(f"cannot read {folder}: {error.strerror}") from None
     return [path for _, path in sorted(spools)]
 
 
@@ -126,7 +126,7 @@ def open_spool(path: Path) -> Iterator[SpoolContent]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
+        raise CassetteError(str(path), None, f"cannot read the file: {error.strerror}") from None
     with file:
         yield spool.parse_spool(str(path), file)
 
@@ -157,4 +157,4 @@ def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
         if os.fstat(fd).st_nlink > 0:
             return path, fd
         os.close(fd)
-    raise AssertionError("counting never ends")
+    raise AssertionError("unreachable")
