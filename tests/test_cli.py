@@ -591,7 +591,7 @@ MISTAKES = {
     ),
     "cassettes is a file": Mistake(
         ("replay", "--cassettes", "file"),
-        ("file is not a folder", "give --cassettes a folder"),
+        ("not a folder: file", "(set --cassettes)"),
         files={"file": ""},
     ),
     "spool is a file": Mistake(

@@ -224,9 +224,9 @@ def _check_status_filter(text: str) -> None:
 def filter_options(function: F) -> F:
     """Decorator: the options whose values are the fields of `CassetteFilters`."""
     options = (
-        click.option("--partial", is_flag=True, help="Only partial takes."),
+        click.option("--partial", is_flag=True, help="Only partial cassettes."),
         click.option("--session", "of_session", default="", metavar="NAME",
-                     help="Only takes of this session."),
+                     help="Only cassettes of this session."),
         click.option("--model", default="", metavar="TEXT",
                      help="Only models whose name contains TEXT."),
         click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
@@ -237,7 +237,7 @@ def filter_options(function: F) -> F:
         click.option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
                      help="Only cassettes recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
         click.option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only cassettes recorded within this time."),
+                     help="Only cassettes recorded within this age."),
     )  # fmt: skip
     return decorate(function, options)
 

@@ -61,8 +61,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
       llm-proxy prune --journal unit.json --journal e2e.json
       llm-proxy prune --partial --model gpt-4 --yes --json
 
-    For --unused-since, each replay and auto run stores below XDG_STATE_HOME when it played the
-    cassettes.
+    --unused-since uses the play times that replay and auto runs store below XDG_STATE_HOME.
     """
     unused_since: str | None = fields.pop("unused_since")
     journals: tuple[Path, ...] = fields.pop("journals")

@@ -43,7 +43,7 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
 
     A recording is written to a spool outside the library while it runs. The spool stays there
     if the proxy is killed or cannot write to the library. This command converts each spool to a
-    cassette with all received bytes. The ending is the recorded one, or "killed" without one.
+    cassette with all received bytes. If the spool has no ending, the ending is "killed".
     Running recordings and existing takes are not changed. A recording that is already in the
     library is not added again.
 

@@ -71,8 +71,8 @@ LabelledLine = tuple[str, Line]
 def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     r"""Show one cassette: its request, response, conversation and timing.
 
-    CASSETTE is a file, or the beginning of a file name in the library or of a key. The time of
-    a message is when its last byte arrived; the gap is the time since the previous message.
+    CASSETTE is a file path, or the first characters of a file name or a key. The time of a
+    message is when its last byte arrived; the gap is the time since the previous message.
     Control characters in recorded text are shown as escapes such as \x1b.
 
     \b

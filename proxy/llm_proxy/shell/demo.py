@@ -69,7 +69,7 @@ async def run_demo(
         raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
     await verify_stopped(address)
     show_step("stop", f"the provider has stopped; {address} refuses connections")
-    show_step("replay", "the client resends the request; llm-proxy replay responds from the file:")
+    show_step("replay", "the client resends the request through llm-proxy replay:")
     async with run_proxy("replay", settings) as proxy:
         replayed_reads = await send_request(proxy.url, script.request, show_message)
     path = Path(journal.recorded_files[0])
