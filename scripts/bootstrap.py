@@ -139,14 +139,15 @@ def prepare_environment(launcher: str, *extras: str) -> Path:
     try:
         ensure_environment(checkout, frozenset(extras), report_progress)
     except KeyboardInterrupt:
-        report_progress("stopped before .venv was ready; run this again to make it")
+        report_progress(f"stopped before .venv was complete; run {launcher} again")
         sys.exit(130)
     except SetupError as error:
         report_progress(str(error))
         sys.exit(2)
     except OSError as error:
         report_progress(
-            f"cannot make {checkout.venv}: {error}; is the checkout yours, and the disk not full?"
+            f"cannot create {checkout.venv}: {error}; check the owner of the checkout and the "
+            "free disk space"
         )
         sys.exit(2)
     return checkout.venv
@@ -158,8 +159,8 @@ def exec_program(launcher: str, program: Path, *arguments: str) -> int:
         os.execv(program, (str(program), *arguments))  # noqa: S606 # no shell is what we want
     except OSError as error:
         sys.stderr.write(
-            f"{launcher}: cannot run {program}: {error.strerror}; if pyproject.toml still names "
-            f"{program.name}, delete .venv and run this again\n"
+            f"{launcher}: cannot run {program}: {error.strerror}; delete .venv and run "
+            f"{launcher} again\n"
         )
     return 2
 
@@ -188,20 +189,20 @@ def ensure_environment(
         runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
         runner.clear_files()
         for installer in available_installers(runner, report_progress):
-            verb = "making" if installed is None else "extending"
+            verb = "creating" if installed is None else "updating"
             report_progress(f"{verb} .venv with {installer.name} …")
             try:
                 _install(checkout, runner, installer, extras, installed, report_progress)
             except CommandFailed as error:
-                failure, installed = f"{installer.name} says: {error}", None
+                failure, installed = f"{installer.name} failed: {error}", None
                 report_progress(failure)
             else:
                 runner.clear_temporary()
-                report_progress(f".venv is ready after {time.monotonic() - start:.0f} s")
+                report_progress(f".venv is ready ({time.monotonic() - start:.0f} s)")
                 return
     raise SetupError(
-        f"cannot install the packages that pyproject.toml names ({failure}); see that pip reaches "
-        f"its index, then run this again; the whole story is in {runner.log_file}"
+        f"cannot install the packages of pyproject.toml: {failure}; check that pip can reach its "
+        f"package index, then try again (log: {runner.log_file})"
     )
 
 
@@ -270,7 +271,7 @@ def _clear_venv_path(
         names = (f".venv-{number}" for number in count(1))
         backup = next(path for name in names if not (path := venv.with_name(name)).exists())
         venv.rename(backup)
-        report_progress(f"the .venv that was here is not of our making: kept as {backup.name}")
+        report_progress(f"renamed the existing .venv to {backup.name}")
 
 
 @contextmanager
@@ -281,7 +282,7 @@ def hold_lock(path: Path, report_progress: ProgressReporter) -> Iterator[int]:
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report_progress("waiting for another launcher that is making .venv")
+            report_progress("waiting for another launcher to create .venv")
             fcntl.flock(lock_fd, fcntl.LOCK_EX)
         yield lock_fd
     finally:
@@ -439,18 +440,19 @@ def available_installers(
         pip = own_pip
     if pip is None and uv is None:
         raise SetupError(
-            f"{base_python()} has no pip, and there is no uv on PATH: install one of them (on "
-            "Debian, as root: apt install python3-pip), then run this again"
+            f"{base_python()} has no pip, and uv is not on PATH; install one of them (on Debian, "
+            "as root: apt install python3-pip), then try again"
         )
     listing = runner.capture_stdout(pip, "-m", "pip", "config", "list") if pip else None
     settings = parse_pip_settings(listing or "")
     pip_only = sorted(_PIP_ONLY_SETTINGS & settings.keys())
     if pip_only:
         report_progress(
-            f"not using uv, which would not see that pip is configured with {', '.join(pip_only)}"
+            f"using pip instead of uv, because uv does not support these pip settings: "
+            f"{', '.join(pip_only)}"
         )
     elif uv is None and pip is not None:
-        report_progress("getting uv, which installs faster than pip …")
+        report_progress("installing uv, which is faster than pip …")
         target = own_uv.parents[1]
         shutil.rmtree(target, ignore_errors=True)
         # Only a wheel: without one, pip would start to compile uv.
@@ -458,7 +460,7 @@ def available_installers(
         try:
             runner.run(pip, "-m", "pip", "install", *options, "uv")
         except CommandFailed as failed:
-            report_progress(f"uv is not to be had: {failed}")
+            report_progress(f"cannot install uv: {failed}")
         else:
             uv = own_uv if works(own_uv, "--version") else None
     if uv is not None and not pip_only:

@@ -66,28 +66,28 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
     yield chat_request("Chat, streamed", RHINE_PROMPT, stream=True)
     yield chat_request("Chat, not streamed", RHINE_PROMPT)
     yield chat_request(
-        "Chat, streamed, with a chunk of usage before `[DONE]`",
+        "Chat, streamed, with a usage chunk before `[DONE]`",
         RAIN_PROMPT, stream=True, stream_options={"include_usage": True},
     )  # fmt: skip
     yield chat_request(
-        "A long answer, cut off by `max_tokens` (finish reason `length`)",
+        "A long response, cut off by `max_tokens` (finish reason `length`)",
         "Tell me a story about a lighthouse keeper and the sea.", stream=True, max_tokens=300,
     )  # fmt: skip
     yield chat_request(
-        "German: ß, ö, in the question and in the answer",
+        "Non-ASCII text (German ß and ö) in the request and the response",
         "Answer in German: Wie heißt die Hauptstadt von Österreich?", stream=True,
     )  # fmt: skip
     yield chat_request(
-        "Emoji, four bytes each", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24
+        "Emoji (four bytes each)", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24
     )
     yield from conversation_requests()
     yield from tool_requests()
     yield chat_request(
-        "JSON that follows a schema (`response_format`)",
+        "JSON output with a schema (`response_format`)",
         "Ada Lovelace was born in 1815 in London.", response_format=PERSON_SCHEMA,
     )  # fmt: skip
     yield ExampleRequest(
-        "OpenAI Responses, streamed: events with names",
+        "OpenAI Responses, streamed, with named events",
         "/v1/responses",
         {"model": MODEL_NAME, "input": RAIN_PROMPT, "stream": True},
     )
@@ -98,16 +98,19 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
         {"model": MODEL_NAME, "messages": rain_messages, "max_tokens": 64, "stream": True},
         headers={"anthropic-version": "2023-06-01"},
     )
-    yield ExampleRequest("The list of models, a GET", "/v1/models")
+    yield ExampleRequest("The list of models (GET)", "/v1/models")
     yield chat_request(
-        "HTTP 400: a temperature that is no number", "Hi.", expected_status=400, temperature="hot"
+        "HTTP 400: a temperature that is not a number",
+        "Hi.",
+        expected_status=400,
+        temperature="hot",
     )
     yield chat_request(
-        "HTTP 400 to a stream: a prompt longer than the context",
+        "HTTP 400 for a streaming request: a prompt longer than the context",
         "sea " * 1200, expected_status=400, stream=True,
     )  # fmt: skip
     yield ExampleRequest(
-        "HTTP 501: a server that has no embeddings",
+        "HTTP 501: a server without embeddings",
         "/v1/embeddings",
         {"model": MODEL_NAME, "input": "hello"},
         expected_status=501,
@@ -129,7 +132,7 @@ def tool_requests() -> Generator[ExampleRequest, bytes, None]:
     """A tool call, and a request with its result."""
     prompt = "What is the weather in London?"
     body = yield chat_request(
-        "A tool call, its arguments in fragments", prompt,
+        "A tool call with its arguments in fragments", prompt,
         stream=True, tools=[WEATHER_TOOL], tool_choice="required",
     )  # fmt: skip
     calls = [call for delta in chat_deltas(body) for call in delta.get("tool_calls", ())]
@@ -137,7 +140,7 @@ def tool_requests() -> Generator[ExampleRequest, bytes, None]:
     function = {"name": calls[0]["function"]["name"], "arguments": arguments}
     call = {"id": calls[0]["id"], "type": "function", "function": function}
     yield chat_request(
-        "A tool's result, and the answer that rests on it", prompt,
+        "A tool result, and the response to it", prompt,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": "18 °C, light rain"},
         stream=True, tools=[WEATHER_TOOL],

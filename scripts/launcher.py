@@ -7,6 +7,6 @@ import sys
 def require_python(launcher: str) -> None:
     """Exit with a message and code 2 where this Python is too old for the rest of the program."""
     if sys.version_info < (3, 11):  # noqa: UP036 # users may run an older Python
-        sys.stderr.write(launcher + " needs Python 3.11 or newer, and this is ")
-        sys.stderr.write(platform.python_version() + ": run it as python3.11 " + launcher + "\n")
+        sys.stderr.write(launcher + " needs Python 3.11 or newer, not ")
+        sys.stderr.write(platform.python_version() + "; run: python3.11 " + launcher + "\n")
         sys.exit(2)

@@ -162,8 +162,8 @@ def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(
     code, out, err = checkout.run("demo")
 
     assert (code, out) == (2, "")
-    assert "scripts/demo: uv says: the index is down" in err
-    assert "run this again" in err.splitlines()[-1]
+    assert "scripts/demo: uv failed: the index is down" in err
+    assert "then try again" in err.splitlines()[-1]
 
 
 def test_two_launchers_at_once_make_one_environment(checkout: ScratchCheckout, gate: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_killed_launcher_leaves_the_lock_to_its_installer(
         out, err = second.communicate(timeout=60)
 
     assert "waiting for another launcher" in waits
-    assert "making .venv" in err
+    assert "creating .venv" in err
     assert (second.returncode, out) == (0, "llm-proxy demo\n")
     assert checkout.uv_calls() == ["--editable ."] * 2
 
@@ -243,7 +243,7 @@ def test_the_real_pip_alone_makes_an_environment_that_works(checkout: ScratchChe
     if "has no pip" in err:
         pytest.skip("this machine has no pip")
     assert (code, out) == (0, "toy demo --quick\n")
-    assert "making .venv with pip" in err
+    assert "creating .venv with pip" in err
 
 
 @each_row("name", LAUNCHERS)

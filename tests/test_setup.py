@@ -218,7 +218,7 @@ def test_after_a_failed_installer_the_next_starts_from_nothing(harness: SetupHar
 
     assert harness.usable_extras() == BASE
     assert not (harness.packages / "torn").exists()
-    assert "fail_half_way says: no such package" in harness.messages
+    assert "fail_half_way failed: no such package" in harness.messages
 
 
 def test_an_extension_that_failed_half_way_is_rebuilt(harness: SetupHarness) -> None:
@@ -239,7 +239,7 @@ def test_a_failure_is_one_sentence_with_its_reason_and_the_log(harness: SetupHar
 
     message = str(failure.value)
     assert "\n" not in message
-    assert "fail says: no such package" in message
+    assert "fail failed: no such package" in message
     assert str(harness.checkout.tools / "setup.log") in message
 
 
