@@ -87,7 +87,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
 @each_row(
     ("line", "path", "to", "sentence"),
     [
-        ("head", "response.status", "200", "response.status: expected an integer, got text"),
+        ("head", "response.status", "200", "response.status: expected an integer, got a string"),
         (
             "head",
             "response.status",
@@ -131,7 +131,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
             "head",
             "response.length",
             "1",
-            "response.length: expected an integer or null, got text",
+            "response.length: expected an integer or null, got a string",
         ),
         ("head", "response", [], "response: expected an object, got a list"),
         (
@@ -143,7 +143,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
                 "client_gone, recorder_error, killed; got 'fine'"
             ),
         ),
-        ("end", "end.bytes", True, "end.bytes: expected an integer, got true or false"),
+        ("end", "end.bytes", True, "end.bytes: expected an integer, got a boolean"),
         ("end", "end.sha256", "0", "end.sha256: expected 64 lowercase hexadecimal digits"),
         ("request", "request.more", 1, "request.more is an unknown field"),
         (
@@ -158,7 +158,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
         ("request", "request", ..., "request is missing"),
         ("meta", "more", 1, "more is an unknown field"),
         ("meta", "tool", ..., "tool is missing"),
-        ("meta", "model", "m" * 1001, "model: expected text of at most 1000 characters"),
+        ("meta", "model", "m" * 1001, "model: expected a string of at most 1000 characters"),
         (
             "meta",
             "model",
@@ -180,10 +180,10 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
 @each_row(
     ("at", "sentence"),
     [
-        ("1", "at: expected a number or a list, got text"),
+        ("1", "at: expected a number or a list, got a string"),
         ([1], "at[0]: expected a list, got an integer"),
         ([[1]], "at[0]: expected a list of 2 values, got 1"),
-        ([[0, 1], [0, "x"]], "at[1][1]: expected a number, got text"),
+        ([[0, 1], [0, "x"]], "at[1][1]: expected a number, got a string"),
     ],
     ids=["text", "no pair", "half a pair", "no time"],
 )

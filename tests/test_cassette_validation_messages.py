@@ -31,7 +31,7 @@ def sentence_for(message: str, root: str = "") -> str:
 @each_row(
     ("message", "sentence"),
     [
-        ("Expected `int`, got `str` - at `$.a.b`", "a.b: expected an integer, got text"),
+        ("Expected `int`, got `str` - at `$.a.b`", "a.b: expected an integer, got a string"),
         ("Expected `int`, got `float`", "expected an integer, got a fraction"),
         (
             "Expected `float | array`, got `null` - at `$.a`",
@@ -45,7 +45,10 @@ def sentence_for(message: str, root: str = "") -> str:
         ),
         ("Expected `str` matching regex '^[0-9]+$' - at `$.a`", "a: expected digits"),
         ("Expected `str` matching regex 'x' - at `$.a`", "a: expected a different format"),
-        ("Expected `str` of length <= 9 - at `$.a`", "a: expected text of at most 9 characters"),
+        (
+            "Expected `str` of length <= 9 - at `$.a`",
+            "a: expected a string of at most 9 characters",
+        ),
         ("Expected `float` >= 0.0 - at `$.a`", "a: expected a number of at least 0"),
         (
             "Expected `array` of length 2, got 3 - at `$.a[1]`",

@@ -2,7 +2,7 @@
 
 msgspec rejects unknown fields and wrong types and names the path.  Its errors become messages:
 ``Expected `int`, got `str` - at `$.response.status` `` becomes "response.status: expected an
-integer, got text".
+integer, got a string".
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ _OUT_OF_RANGE: Final = re.compile(r"Expected `\w+` (?:of (length) )?(>=|<=) (\S+
 _TYPE_DESCRIPTIONS: Final = {
     "int": "an integer",
     "float": "a number",
-    "str": "text",
-    "bool": "true or false",
+    "str": "a string",
+    "bool": "a boolean",
     "array": "a list",
     "object": "an object",
     "null": "null",
@@ -350,7 +350,9 @@ def _expectation(field: str, message: str) -> str:
         bound = "at least" if limit[2] == ">=" else "at most"
         number = limit[3].removesuffix(".0")
         return (
-            f"text of {bound} {number} characters" if limit[1] else f"a number of {bound} {number}"
+            f"a string of {bound} {number} characters"
+            if limit[1]
+            else f"a number of {bound} {number}"
         )
     return message
 

@@ -154,6 +154,8 @@ def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[Check
     python = platform.python_version()
     is_old = tuple(map(int, platform.python_version_tuple()[:2])) < _MIN_PYTHON
     text = f"llm-proxy {__version__} on {platform.python_implementation()} {python}"
+    if is_old:
+        text += f"; install Python {'.'.join(map(str, _MIN_PYTHON))} or newer"
     yield CheckResult("llm-proxy", PROBLEM if is_old else OK, text)
     for package, min_version in _MIN_VERSIONS.items():
         yield check_package(package, min_version)
