@@ -115,7 +115,10 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
     [
         (
             truncated_response,
-            "the new response is partial: the upstream closed the connection early; the old one is kept",
+            (
+                "the new response is partial: the upstream closed the connection early; "
+                "the old one is kept"
+            ),
         ),
         (
             fixed_length(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
