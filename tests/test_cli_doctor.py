@@ -97,7 +97,9 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
         "warning  proxies         requests to 127.0.0.1 go to the proxy in HTTP_PROXY"
         in result.stdout
     )
-    assert "warning  OLLAMA_HOST     'http://gpu:1' is only part of what is given" in result.stdout
+    assert (
+        "warning  OLLAMA_HOST     expected a URL without user, query and fragment" in result.stdout
+    )
     assert (
         "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME clients in this shell send requests to"
         in result.stdout

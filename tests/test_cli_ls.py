@@ -212,7 +212,7 @@ async def test_a_file_given_as_a_folder_is_refused_in_one_sentence(tmp_path: Pat
     result = await run_command("ls", "--cassettes", "file", folder=tmp_path)
 
     assert result.exit_code == 2
-    assert result.stderr.splitlines() == ["llm-proxy: not a folder: file (set --cassettes)"]
+    assert result.stderr.splitlines() == ["llm-proxy: error: not a folder: file (set --cassettes)"]
 
 
 async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ async def test_a_spool_folder_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("")
     result = await run_recover(tmp_path)
     assert result.exit_code == 1
-    assert result.stderr == "llm-proxy: cannot read spool: Not a directory\n"
+    assert result.stderr == "llm-proxy: error: cannot read spool: Not a directory\n"
 
 
 def _touched(path: Path) -> Path:

@@ -314,7 +314,7 @@ class TestCassetteNames:
         assert (result.exit_code, result.stdout) == (2, "")
         name = f"openai-chat/m/{KEY[:16]}"
         assert result.stderr == (
-            f"llm-proxy: '{KEY[:4]}' matches 2 cassettes: {name}-1.jsonl, "
+            f"llm-proxy: error: '{KEY[:4]}' matches 2 cassettes: {name}-1.jsonl, "
             f"{name}-2.jsonl; give more of the name\n"
         )
 
@@ -328,14 +328,14 @@ class TestCassetteNames:
         sample_cassettes.write_complete(tmp_path)
         result = await run_command("show", KEY[:16] + "0" * 48, folder=tmp_path)
         assert result.exit_code == 2
-        assert result.last_error_line.startswith("llm-proxy: no cassette")
+        assert result.last_error_line.startswith("llm-proxy: error: no cassette")
 
     @each_row(
         ("arguments", "message"),
         [
             (["abc"], "no cassettes in ./cassettes; record one with `llm-proxy record`"),
             (["."], "is a folder; run `llm-proxy ls --cassettes .` to list"),
-            ([], "show needs CASSETTE: "),
+            ([], "missing argument CASSETTE; "),
             (["abc", "--body", "--json"], "exclude each other"),
         ],
         ids=["empty library", "folder", "nothing", "two forms"],
@@ -354,7 +354,7 @@ class TestCassetteNames:
         assert (result.exit_code, result.stdout) == (1, "")
         assert (
             result.stderr
-            == f"llm-proxy: {path}:7: the file is truncated: the last line is incomplete\n"
+            == f"llm-proxy: error: {path}:7: the file is truncated: the last line is incomplete\n"
         )
 
 
@@ -397,7 +397,7 @@ class TestHostileText:
         code, text = run_on_terminal("show", str(hostile_cassette), "--body", folder=tmp_path)
         assert code == 2
         assert "\x1b" not in text
-        assert "write it to a file or a pipe" in text
+        assert "write to a file or a pipe" in text
 
     def test_a_harmless_body_is_printed_on_a_terminal(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_complete(tmp_path)
@@ -443,6 +443,6 @@ class TestTerminalOutput:
         code, text = run_on_terminal("ls", folder=tmp_path, columns=80)
         assert code == 0
         plain_text = STYLES.sub("", text)
-        assert "status" in plain_text
-        assert "dialect" not in plain_text
+        assert "STATUS" in plain_text
+        assert "DIALECT" not in plain_text
         assert f"openai-chat/m/{KEY[:16]}-1.jsonl" in plain_text

@@ -40,7 +40,7 @@ async def test_nothing_to_verify_is_fine_and_reported(tmp_path: Path, arguments:
 async def test_a_named_library_must_exist(tmp_path: Path, command: str) -> None:
     result = await run_command(command, "--cassettes", "casettes", folder=tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == ("llm-proxy: no such folder: casettes (set --cassettes)\n")
+    assert result.stderr == "llm-proxy: error: no such folder: casettes (set --cassettes)\n"
 
     (tmp_path / "casettes").mkdir()
     assert (await run_command(command, "--cassettes", "casettes", folder=tmp_path)).exit_code == 0
