@@ -235,9 +235,9 @@ def filter_options(function: F) -> F:
                      type=CheckedTextType("status", _check_status_filter),
                      help="Only responses with this status: 200, 429, 4xx."),
         click.option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only cassettes recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
+                     help="Only cassettes older than AGE: 36h, 90d, 12w, 6m, 1y."),
         click.option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only cassettes recorded within this age."),
+                     help="Only cassettes up to AGE old."),
     )  # fmt: skip
     return decorate(function, options)
 
