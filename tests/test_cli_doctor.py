@@ -110,7 +110,7 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
 async def test_a_variable_that_names_no_upstream_is_shown(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path, AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME="http://aws:1")
     assert result.exit_code == 0
-    assert "send requests to http://aws:1; `record -- COMMAND` and `auto" in result.stdout
+    assert "send requests to http://aws:1; record -- COMMAND and auto" in result.stdout
     assert "do not use the URL" in result.stdout
 
 
@@ -149,7 +149,7 @@ class TestTheLibrary:
         problems = texts_of_level(check_library(tmp_path), PROBLEM)
         assert len(problems) == 6
         assert problems[0].startswith(f"{folder}/0.jsonl:1: the file is truncated")
-        assert problems[5] == "3 more unreadable files; run `llm-proxy verify`"
+        assert problems[5] == "3 more unreadable files; run llm-proxy verify"
 
     def test_two_files_of_one_take_are_a_problem(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_complete(tmp_path)
@@ -176,7 +176,7 @@ class TestTheSpool:
         (tmp_path / "spool").mkdir()
         (tmp_path / "spool").chmod(0o750)
         [text] = texts_of_level(check_library(tmp_path), WARNING)
-        assert f"(mode 750); run `chmod 700 {tmp_path}" in text
+        assert f"(mode 750); run chmod 700 {tmp_path}" in text
 
     def test_recordings_left_by_a_crash_are_a_warning_that_says_what_to_do(
         self, tmp_path: Path
@@ -192,7 +192,7 @@ class TestTheSpool:
         write_spool(tmp_path, b"", "1-3-0123456789abcdef")
         [text] = texts_of_level(check_library(tmp_path), WARNING)
         assert text.startswith("1 interrupted recording of ")
-        assert f"; run `llm-proxy recover --cassettes {tmp_path}/cassettes`" in text
+        assert f"; run llm-proxy recover --cassettes {tmp_path}/cassettes" in text
         assert "1 interrupted recording of other libraries" in text
         assert "1 interrupted recording that cannot be read" in text
 
@@ -201,8 +201,8 @@ class TestTheSpool:
     ("package", "floor", "level", "message"),
     [
         ("click", (8, 2), OK, ""),
-        ("click", (99,), PROBLEM, "is too old; run `pip install --upgrade 'click>=99'`"),
-        ("no-such-thing", (1, 2), PROBLEM, "not installed; run `pip install 'no-such-thing>=1.2'`"),
+        ("click", (99,), PROBLEM, "is too old; run pip install --upgrade 'click>=99'"),
+        ("no-such-thing", (1, 2), PROBLEM, "not installed; run pip install 'no-such-thing>=1.2'"),
     ],
     ids=["there", "too old", "missing"],
 )
@@ -343,7 +343,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             "http://127.0.0.1:8000",
             None,
             OK,
-            "`record -- COMMAND` and `auto -- COMMAND` use the URL as the upstream",
+            "record -- COMMAND and auto -- COMMAND use the URL as the upstream",
         ),
         ("http://[::1", None, WARNING, ", or set --upstream openai=URL"),
         ("http://", None, WARNING, "is not an http:// or https:// URL"),

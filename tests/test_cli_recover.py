@@ -214,7 +214,7 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
     other_library = tmp_path / "other" / "cassettes"
     assert result.last_error_line == (
         "llm-proxy: 1 interrupted recording of another library; run "
-        f"`llm-proxy recover --cassettes {other_library}`"
+        f"llm-proxy recover --cassettes {other_library}"
     )
     assert (await run_recover(tmp_path, "--cassettes", str(other_library))).stdout.startswith(
         "recovered "

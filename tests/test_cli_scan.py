@@ -118,7 +118,7 @@ async def test_older_rules_fail_only_where_that_is_asked(tmp_path: Path) -> None
     listing = await run_command("ls", folder=tmp_path)
     doctor = await run_command("doctor", folder=tmp_path)
 
-    message = "1 cassette redacted by older rules; run `llm-proxy scrub --write` to apply"
+    message = "1 cassette redacted by older rules; run llm-proxy scrub --write to apply"
     assert (result.exit_code, strict.exit_code) == (0, 1)
     assert message in result.last_error_line
     assert "older rules" in listing.stdout

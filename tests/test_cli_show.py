@@ -333,8 +333,8 @@ class TestCassetteNames:
     @each_row(
         ("arguments", "message"),
         [
-            (["abc"], "no cassettes in ./cassettes; record one with `llm-proxy record`"),
-            (["."], "is a folder; run `llm-proxy ls --cassettes .` to list"),
+            (["abc"], "no cassettes in ./cassettes; record one with llm-proxy record"),
+            (["."], "is a folder; run llm-proxy ls --cassettes . to list"),
             ([], "missing argument CASSETTE; "),
             (["abc", "--body", "--json"], "exclude each other"),
         ],

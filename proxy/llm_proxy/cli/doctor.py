@@ -80,7 +80,7 @@ class CheckResult(NamedTuple):
 
 _FOLDER_OPTIONS: Final = {"library": "cassettes", "spool": "spool"}
 """The option that sets the folder of each check."""
-_ADOPTING_COMMANDS: Final = "`record -- COMMAND` and `auto -- COMMAND`"
+_ADOPTING_COMMANDS: Final = "record -- COMMAND and auto -- COMMAND"
 """The commands that use base URLs of the environment as upstreams."""
 _STYLES: Final = {OK: "good", WARNING: "doubtful", PROBLEM: "bad"}
 _LEVEL_COLUMNS: Final = max(map(len, CheckLevel))
@@ -172,8 +172,8 @@ def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[Check
     text = ", ".join(available)
     if missing:
         text += (
-            f"; responses in {' or '.join(missing)} are stored compressed; run `pip install "
-            "'llm-proxy-replay[speedups]'` to decode them"
+            f"; responses in {' or '.join(missing)} are stored compressed; run pip install "
+            "'llm-proxy-replay[speedups]' to decode them"
         )
     yield CheckResult("decoders", OK, text)
 
@@ -189,13 +189,13 @@ def check_package(package: str, min_version: tuple[int, ...]) -> CheckResult:
     try:
         installed_version = version(package)
     except PackageNotFoundError:
-        text = f"not installed; run `pip install {requirement}`"
+        text = f"not installed; run pip install {requirement}"
         return CheckResult(package, PROBLEM, text)
     # `3.14.4rc1` as (3, 14, 4): enough to compare with a minimum version.
     leading_digits = re.match(r"\d+(?:\.\d+)*", installed_version)
     numbers = leading_digits[0].split(".") if leading_digits else ()
     if tuple(map(int, numbers)) < min_version:
-        text = f"{installed_version} is too old; run `pip install --upgrade {requirement}`"
+        text = f"{installed_version} is too old; run pip install --upgrade {requirement}"
         return CheckResult(package, PROBLEM, text)
     return CheckResult(package, OK, installed_version)
 
@@ -283,7 +283,7 @@ def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
     hosts = ",".join(filter(None, (no_proxy, _LOOPBACK, "localhost")))
     text = (
         f"requests to {_LOOPBACK} go to the proxy in {' and '.join(named)}; run "
-        f"`export NO_PROXY={hosts} no_proxy={hosts}`, or add -- COMMAND"
+        f"export NO_PROXY={hosts} no_proxy={hosts}, or add -- COMMAND"
     )
     return CheckResult("proxies", WARNING, text)
 
@@ -350,7 +350,7 @@ def run_library_checks(
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             text = (
                 f"other users can access {spool} (mode {mode:o}); run "
-                f"`chmod 700 {display.shell_quoted_path(spool)}`"
+                f"chmod 700 {display.shell_quoted_path(spool)}"
             )
             yield CheckResult("spool", WARNING, text)
         else:
@@ -370,7 +370,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
     if not paths:
         text = (
             f"no cassettes in {display.folder_name(root)}; record some with "
-            "`llm-proxy record -- COMMAND`"
+            "llm-proxy record -- COMMAND"
         )
         yield CheckResult("library", OK, text)
         return
@@ -402,7 +402,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         text = f"{cassette_error}; delete the file, or record it again"
         yield CheckResult("library", PROBLEM, text)
     if (more := len(errors) - _MAX_SHOWN_FILES) > 0:
-        text = f"{count_with_noun(more, 'more unreadable file')}; run `llm-proxy verify`"
+        text = f"{count_with_noun(more, 'more unreadable file')}; run llm-proxy verify"
         yield CheckResult("library", PROBLEM, text)
 
 
@@ -444,4 +444,4 @@ def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
     if not items:
         return CheckResult("spool", OK, "no interrupted recordings")
     recover = f"llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
-    return CheckResult("spool", WARNING, f"{', '.join(items)}; run `{recover}`")
+    return CheckResult("spool", WARNING, f"{', '.join(items)}; run {recover}")

@@ -96,7 +96,7 @@ def older_rules_message(count: int) -> str:
     """The message about cassettes that older rules redacted."""
     return (
         f"{count_with_noun(count, 'cassette')} redacted by older rules; run "
-        "`llm-proxy scrub --write` to apply the current rules"
+        "llm-proxy scrub --write to apply the current rules"
     )
 
 
@@ -280,13 +280,13 @@ def find_cassette_path(library: Library, name: str) -> Path:
     if name and Path(name).is_dir():
         shown = display.shell_quoted_path(name)
         raise UsageError(
-            f"{shown} is a folder; run `llm-proxy ls --cassettes {shown}` to list its cassettes"
+            f"{shown} is a folder; run llm-proxy ls --cassettes {shown} to list its cassettes"
         )
     names = {path: name_in_library(library, path) for path in walk_cassettes(library.root)}
     if not names:
         raise UsageError(
             f"no cassettes in {display.folder_name(library.root)}; record one with "
-            "`llm-proxy record`, or give the path of a file"
+            "llm-proxy record, or give the path of a file"
         )
     found = [path for path in names if name in {path.name, path.stem}]
     if not found and _LONG_KEY_PREFIX.fullmatch(name):
@@ -313,7 +313,7 @@ def find_cassette_path(library: Library, name: str) -> Path:
     for path, full_name in names.items():
         near_names |= {path.stem: full_name, path.name: full_name, full_name: full_name}
     near = difflib.get_close_matches(name, near_names, 1, cutoff=0.3)
-    hint = "run `llm-proxy ls` to list the cassettes, or give the path of a file"
+    hint = "run llm-proxy ls to list the cassettes, or give the path of a file"
     if near:
         hint = f"did you mean {path_as_unicode_text(near_names[near[0]])!r}?"
     raise UsageError(f"no cassette {name!r} in {display.folder_name(library.root)}; {hint}")

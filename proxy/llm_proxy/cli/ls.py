@@ -159,7 +159,7 @@ def _summary_line(
     if not readable_count and not unreadable_count:
         return (
             f"no cassettes in {display.folder_name(library.root)}; record some with "
-            "`llm-proxy record -- COMMAND`, or try `llm-proxy demo`"
+            "llm-proxy record -- COMMAND, or try llm-proxy demo"
         )
     partial_count = sum(not row.outcome.is_complete for row in rows)
     parts = [display.count_with_noun(readable_count, "cassette")]

@@ -112,7 +112,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         parts.append(f"kept {kept} (not all takes of the request match)")
     if errors:
         unreadable = display.count_with_noun(len(errors), "unreadable file")
-        parts.append(f"kept {unreadable} (run `llm-proxy verify`)")
+        parts.append(f"kept {unreadable} (run llm-proxy verify)")
     if rows and not is_deleting:
         parts.append("add --yes to delete")
     print_note("; ".join(parts))
@@ -138,7 +138,7 @@ def _names_used_by_journals(
             raise UsageError(
                 f"{display.path_as_unicode_text(path)}: the journal names no cassette in "
                 f"{display.folder_name(root)}; use the journal of a run with this library, from "
-                "after the last `rekey`"
+                "after the last llm-proxy rekey"
             )
         used.update(cassette_names)
     if journals and names and not used:

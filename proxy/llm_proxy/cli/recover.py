@@ -89,6 +89,6 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
     for library, count in sorted(other_library_counts.items()):
         print_note(
             f"{count_with_noun(count, 'interrupted recording')} of another library; run "
-            f"`llm-proxy recover --cassettes {shell_quoted_path(library)}`"
+            f"llm-proxy recover --cassettes {shell_quoted_path(library)}"
         )
     raise click.exceptions.Exit(1 if kept_count else 0)

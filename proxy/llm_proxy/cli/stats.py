@@ -157,4 +157,4 @@ def _duplicate_lines(duplicates: Sequence[Sequence[CassetteRow]]) -> Iterator[st
         yield "  " + " = ".join(row.relative_path for row in same)
     if len(duplicates) > _MAX_SHOWN:
         more = len(duplicates) - _MAX_SHOWN
-        yield f"  and {more:,} more; run `llm-proxy ls --duplicates` to list all"
+        yield f"  and {more:,} more; run llm-proxy ls --duplicates to list all"

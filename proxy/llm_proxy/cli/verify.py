@@ -118,7 +118,7 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
 def _summary_line(file_count: int, problems: Sequence[CassetteError], paths: Sequence[Path]) -> str:
     if not file_count:
         folders = ", ".join(map(display.folder_name, paths))
-        return f"no cassettes in {folders}; record some with `llm-proxy record`"
+        return f"no cassettes in {folders}; record some with llm-proxy record"
     checked = f"{display.count_with_noun(file_count, 'cassette')} checked"
     if not problems:
         return f"{checked}, no problems"

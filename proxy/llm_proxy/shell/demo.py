@@ -116,7 +116,7 @@ async def verify_stopped(address: str) -> None:
             _, writer = await asyncio.open_connection(*address.split(":"))
         writer.close()
         raise LlmProxyError(
-            f"another program accepts connections at {address}; run `llm-proxy demo` again"
+            f"another program accepts connections at {address}; run llm-proxy demo again"
         )
 
 

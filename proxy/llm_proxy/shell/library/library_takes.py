@@ -248,12 +248,12 @@ class LibraryTakes:
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
                 "was recorded with different credentials in the request; record it again with "
-                "`llm-proxy record`, or ignore that value with --normalise ignore=JSONPATH"
+                "llm-proxy record, or ignore that value with --normalise ignore=JSONPATH"
             )
         if outcome.is_complete:
             return "was added after this run started; restart llm-proxy"
         return (
-            f"is incomplete ({outcome.reason}); record it again with `llm-proxy record`, or "
+            f"is incomplete ({outcome.reason}); record it again with llm-proxy record, or "
             "replay it with --allow-partial"
         )
 

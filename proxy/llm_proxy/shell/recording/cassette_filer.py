@@ -135,9 +135,9 @@ class CassetteFiler:
             except OSError as error:
                 raise SpoolError(
                     f"cannot write {self._library.root}: {error.strerror}; the recording is kept "
-                    f"in {path}; run `llm-proxy recover --cassettes "
+                    f"in {path}; run llm-proxy recover --cassettes "
                     f"{shell_quoted_path(self._library.root)} --spool "
-                    f"{shell_quoted_path(path.parent)}`"
+                    f"{shell_quoted_path(path.parent)}"
                 ) from None
 
     def file_unspooled_exchange(

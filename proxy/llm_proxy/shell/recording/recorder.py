@@ -526,7 +526,7 @@ class SpoolRecorder:
         self.is_disk_hanging = True
         reason = (
             f"the disk accepted no data for {_CLOSE_TIMEOUT_S:g} s; the data written before is "
-            f"in {self._spool_folder}; run `llm-proxy recover`"
+            f"in {self._spool_folder}; run llm-proxy recover"
         )
         for task in self._tasks:
             task.cancel()
