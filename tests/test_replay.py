@@ -285,7 +285,7 @@ class TestPartialTakes:
         assert raw.status == 424
         assert f"{path} matches but is incomplete (the upstream" in _message(raw)
         assert (
-            "record it again with `llm-proxy record`, or replay it with --allow-partial"
+            "record it again with llm-proxy record, or replay it with --allow-partial"
             in _message(raw)
         )
 
