@@ -322,7 +322,7 @@ class TestCassetteNames:
         sample_cassettes.write_complete(tmp_path)
         result = await run_command("show", f"{KEY[:14]}zz-1", folder=tmp_path)
         assert result.exit_code == 2
-        assert f"did you mean 'openai-chat/m/{KEY[:16]}-1.jsonl'?" in result.last_error_line
+        assert f"did you mean openai-chat/m/{KEY[:16]}-1.jsonl?" in result.last_error_line
 
     async def test_a_key_of_another_request_is_not_taken_for_this_one(self, tmp_path: Path) -> None:
         sample_cassettes.write_complete(tmp_path)

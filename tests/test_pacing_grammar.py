@@ -117,8 +117,8 @@ INVALID: Final[dict[str, str]] = {
     "chunks=7,4x,chunks=8": "chunks is set twice; remove one of them",
     "gab=1ms": "unknown term gab; did you mean gap?",
     "maxgap=1s": "unknown term maxgap; did you mean max-gap?",
-    "speed=4": "unknown term speed; there are ttft, prefill, gap, max-gap, chunks",
-    "=4": "unknown term ''; there are ttft, prefill, gap, max-gap, chunks",
+    "speed=4": "unknown term speed; known: ttft, prefill, gap, max-gap, chunks",
+    "=4": "unknown term ''; known: ttft, prefill, gap, max-gap, chunks",
     "instant,gap=30ms": (
         "instant has no delays and cannot be combined with gap; remove one of them"
     ),

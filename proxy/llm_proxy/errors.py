@@ -54,7 +54,7 @@ def name_hint(name: str, known_names: Iterable[str], otherwise: str | None = Non
     known_names = list(known_names)
     if close_names := get_close_matches(name, known_names, 1):
         return f"did you mean {close_names[0]}?"
-    return f"there are {', '.join(known_names)}" if otherwise is None else otherwise
+    return f"known: {', '.join(known_names)}" if otherwise is None else otherwise
 
 
 class LlmProxyError(Exception):

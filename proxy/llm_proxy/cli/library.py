@@ -315,7 +315,7 @@ def find_cassette_path(library: Library, name: str) -> Path:
     near = difflib.get_close_matches(name, near_names, 1, cutoff=0.3)
     hint = "run llm-proxy ls to list the cassettes, or give the path of a file"
     if near:
-        hint = f"did you mean {path_as_unicode_text(near_names[near[0]])!r}?"
+        hint = f"did you mean {path_as_unicode_text(near_names[near[0]])}?"
     raise UsageError(f"no cassette {name!r} in {display.folder_name(library.root)}; {hint}")
 
 
