@@ -32,7 +32,7 @@ class GroupedCommand(click.Command):
     """A command whose help shows its options under the headings of their groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one list of options for each group, in the order of their first options."""
+        """Write a list of options for each group, then one of the others."""
         rows_by_group: dict[str, list[tuple[str, str]]] = {}
         help_option = self.get_help_option(ctx)
         for param in self.get_params(ctx):
@@ -40,8 +40,10 @@ class GroupedCommand(click.Command):
             if row is not None and param is not help_option:
                 group = getattr(param, "group", "") or "Options"
                 rows_by_group.setdefault(group, []).append(row)
+        options = rows_by_group.pop("Options", [])  # the ungrouped ones come last
         if help_option is not None and (row := help_option.get_help_record(ctx)) is not None:
-            rows_by_group.setdefault("Options", []).append(row)
+            options.append(row)
+        rows_by_group["Options"] = options
         width = max(len(term) for rows in rows_by_group.values() for term, _ in rows)
         formatter.write_paragraph()
         for group, rows in rows_by_group.items():  # without empty lines: there are many groups

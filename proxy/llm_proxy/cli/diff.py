@@ -11,6 +11,7 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.interruption import run_interruptibly
 from llm_proxy.cli.library import load_named_cassette
 from llm_proxy.cli.options import (
@@ -46,7 +47,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 """Kinds whose values may be long and mostly the same."""
 
 
-@click.command
+@click.command(cls=GroupedCommand)
 @click.argument("cassette")
 @click.argument("other", required=False)
 @cassettes_option

@@ -13,6 +13,7 @@ import msgspec
 
 from llm_proxy import dialects, display, matching
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.json_documents import read_json_object
 from llm_proxy.cli.library import find_cassette_path
 from llm_proxy.cli.options import (
@@ -56,7 +57,7 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
 """The fields of a document that is a whole request, and not only a body."""
 
 
-@click.command
+@click.command(cls=GroupedCommand)
 @click.argument("request")
 @click.option("--path", default="", help="Path of the request; guessed from the body if omitted.")
 @click.option("--method", default="", help="Method of the request; POST if it has a body.")

@@ -19,8 +19,9 @@ import orjson
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.library import load_named_cassette, read_cassettes
-from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
+from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option, grouped_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
@@ -70,25 +71,29 @@ _MAX_SHOWN_LOSSES: Final = 8
 """How many losses are named."""
 
 
-@click.command
+_conversion_option = grouped_option("Conversion to another dialect")
+_tools_option = grouped_option("Export for other tools")
+
+
+@click.command(cls=GroupedCommand)
 @click.argument("names", nargs=-1, metavar="CASSETTE...")
 @cassettes_option
 @CONFIG_OPTION
-@click.option("--as", "dialect", type=ChoiceType(tuple(_CHAT_DIALECTS)),
-              help="Convert the response to this dialect.")  # fmt: skip
-@click.option("--whole", is_flag=True, help="With --as: write one document instead of a stream.")
-@click.option("--model", default="", metavar="NAME", help="With --as: set another model name.")
-@click.option("--provider", type=ChoiceType(_PROVIDER_VARIANTS),
-              help="With --as: a provider variant of the dialect, such as openrouter.")  # fmt: skip
-@click.option("--head", is_flag=True, help="With --as: include the status line and headers.")
-@click.option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
-              help="Write the exchanges in this file format.")  # fmt: skip
-@click.option("--all", "all_of_them", is_flag=True,
-              help="With --format har or vcr: export all cassettes.")  # fmt: skip
-@click.option("--upstream", multiple=True, metavar="NAME=URL",
-              help="With --format: base URL of a provider. Repeatable.")  # fmt: skip
-@click.option("--through", default="", metavar="URL",
-              help="With --format: write URLs of the proxy at URL.")  # fmt: skip
+@_conversion_option("--as", "dialect", metavar="DIALECT", type=ChoiceType(tuple(_CHAT_DIALECTS)),
+                    help=f"Convert to this dialect: {', '.join(_CHAT_DIALECTS)}.")  # fmt: skip
+@_conversion_option("--whole", is_flag=True, help="Write one document instead of a stream.")
+@_conversion_option("--model", default="", metavar="NAME", help="Set another model name.")
+@_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
+                    help="Use a variant of the dialect, such as openrouter.")  # fmt: skip
+@_conversion_option("--head", is_flag=True, help="Include the status line and headers.")
+@_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
+               help="Write the exchanges in this file format.")  # fmt: skip
+@_tools_option("--all", "all_of_them", is_flag=True,
+               help="Export all cassettes (har and vcr).")  # fmt: skip
+@_tools_option("--upstream", multiple=True, metavar="NAME=URL",
+               help="Base URL of a provider. Repeatable.")  # fmt: skip
+@_tools_option("--through", default="", metavar="URL",
+               help="Write URLs of the proxy at URL.")  # fmt: skip
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write to a new FILE.  [default: stdout]")  # fmt: skip
 def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.library import paths_with_progress
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
@@ -93,7 +94,7 @@ def _parse_import_pace(text: str) -> Pace:
     return pace
 
 
-@click.command(name="import")
+@click.command(name="import", cls=GroupedCommand)
 @click.argument("paths", nargs=-1, required=True, type=PATH_TYPE, metavar="FILE|FOLDER...")
 @cassettes_option
 @shared_library_option

@@ -19,7 +19,7 @@ from llm_proxy import ages, display
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.json_documents import meta_document, outcome_document
-from llm_proxy.cli.options import CheckedTextType, ParsedType, decorate
+from llm_proxy.cli.options import CheckedTextType, ParsedType, decorate, grouped_option
 from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
@@ -223,20 +223,21 @@ def _check_status_filter(text: str) -> None:
 
 def filter_options(function: F) -> F:
     """Decorator: the options whose values are the fields of `CassetteFilters`."""
+    filter_option = grouped_option("Filters")
     options = (
-        click.option("--partial", is_flag=True, help="Only partial cassettes."),
-        click.option("--session", "of_session", default="", metavar="NAME",
+        filter_option("--partial", is_flag=True, help="Only partial cassettes."),
+        filter_option("--session", "of_session", default="", metavar="NAME",
                      help="Only cassettes of this session."),
-        click.option("--model", default="", metavar="TEXT",
+        filter_option("--model", default="", metavar="TEXT",
                      help="Only models whose name contains TEXT."),
-        click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
-        click.option("--provider", default="", metavar="NAME", help="Only this provider."),
-        click.option("--status", metavar="STATUS",
+        filter_option("--dialect", default="", metavar="NAME", help="Only this dialect."),
+        filter_option("--provider", default="", metavar="NAME", help="Only this provider."),
+        filter_option("--status", metavar="STATUS",
                      type=CheckedTextType("status", _check_status_filter),
                      help="Only responses with this status: 200, 429, 4xx."),
-        click.option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
+        filter_option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
                      help="Only cassettes older than AGE: 36h, 90d, 12w, 6m, 1y."),
-        click.option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
+        filter_option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
                      help="Only cassettes up to AGE old."),
     )  # fmt: skip
     return decorate(function, options)

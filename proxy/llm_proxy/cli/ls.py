@@ -14,6 +14,7 @@ import click
 
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.json_documents import cassette_error_document
 from llm_proxy.cli.library import (
     CassetteFilters,
@@ -73,7 +74,7 @@ def _name_sort_key(name: str) -> tuple[list[str], int]:
     return (name.split("/"), 0) if match is None else (match[1].split("/"), int(match[2]))
 
 
-@click.command
+@click.command(cls=GroupedCommand)
 @cassettes_option
 @CONFIG_OPTION
 @filter_options

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
@@ -139,6 +139,11 @@ class GroupedOption(click.Option):
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
+
+
+def grouped_option(group: str) -> Callable[..., Callable[[F], F]]:
+    """`click.option` for options that `--help` shows under the heading `group`."""
+    return partial(click.option, cls=GroupedOption, group=group)
 
 
 class SettingOption:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from llm_proxy import ages, display
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.journals import journal_cassette_names
 from llm_proxy.cli.library import (
     CassetteFilters,
@@ -27,6 +28,7 @@ from llm_proxy.cli.options import (
     PATH_TYPE,
     CheckedTextType,
     cassettes_option,
+    grouped_option,
     json_option,
 )
 from llm_proxy.cli.output import print_json, print_lines, print_note
@@ -35,14 +37,16 @@ from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path
 from llm_proxy.shell.running.settings import state_folder
 
+_filter_option = grouped_option("Filters")
 
-@click.command
+
+@click.command(cls=GroupedCommand)
 @cassettes_option
 @CONFIG_OPTION
 @filter_options
-@click.option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
+@_filter_option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
-@click.option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
+@_filter_option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
               help="Only cassettes that this journal does not name. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.interruption import run_interruptibly
 from llm_proxy.cli.library import (
     CassetteFilters,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from llm_proxy.shell.reissuing import ReissueSettings, RerecordedGroup
 
 
-@click.command
+@click.command(cls=GroupedCommand)
 @click.argument("names", nargs=-1, metavar="[CASSETTE...]")
 @cassettes_option
 @shared_library_option

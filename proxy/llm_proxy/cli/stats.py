@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from llm_proxy.ages import format_age
+from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.json_documents import cassette_error_document
 from llm_proxy.cli.library import (
     CassetteFilters,
@@ -46,7 +47,7 @@ _MAX_SHOWN: Final = 10
 """How many duplicates, and rows of a group, are shown."""
 
 
-@click.command
+@click.command(cls=GroupedCommand)
 @cassettes_option
 @match_rules_option
 @CONFIG_OPTION
