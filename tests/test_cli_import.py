@@ -222,10 +222,10 @@ async def test_mistakes_on_the_command_line_are_reported_before_anything_is_writ
     name = "use letters, digits, '.', '-' and '_', at most 100 characters"
     pace = "use instant, a rate such as 50tps, or a model such as profile:gpt-4o"
     assert list(messages.values()) == [
-        "llm-proxy: no such file or folder: none.yaml",
-        "llm-proxy: set either --session-per-file or --session NAME",
-        f"llm-proxy: --pace: 'recorded' needs recorded times; {pace}",
-        f"llm-proxy: --provider: 'a b' is not a valid provider name; {name}",
+        "llm-proxy: error: no such file or folder: none.yaml",
+        "llm-proxy: error: set either --session-per-file or --session NAME",
+        f"llm-proxy: error: --pace: 'recorded' needs recorded times; {pace}",
+        f"llm-proxy: error: --provider: 'a b' is not a valid provider name; {name}",
     ]
     assert not (tmp_path / "cassettes").exists()
 

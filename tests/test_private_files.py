@@ -128,12 +128,12 @@ async def test_commands_create_private_files(
                     {},
                 ),
                 (
-                    ("replay", "--cassettes", "recorded/cassettes", *option,
+                    ("replay", "--cassettes", "recorded/cassettes",
                      "--", "python", str(inputs / "client.py")),
                     {},
                 ),
                 (
-                    ("replay", "--cassettes", "none", "--journal", "replay.json", *option,
+                    ("replay", "--cassettes", "none", "--journal", "replay.json",
                      "--", "python", str(inputs / "client.py")),
                     {"GITHUB_STEP_SUMMARY": str(folder / "summary.md")},
                 ),
