@@ -1,0 +1,59 @@
+"""The links of README.md, docs/ and the other pages lead to existing files and headings."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from case_tables import each_row
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "cassettes/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+_CODE: Final = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the relative links of a page whose file or heading does not exist."""
+    broken = []
+    for link in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
+        if re.match("[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, as code hosts make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        number = 0
+        while (unique := f"{slug}-{number}" if number else slug) in found:
+            number += 1
+        found.add(unique)
+    return frozenset(found)
+
+
+@each_row("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    assert broken_links(ROOT / page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` c\n[x](#a-b-c) [y](#other) [z](none.md) `[v](code.md)` [w](page.md)\n")
+
+    assert broken_links(page) == ["#other", "none.md"]
