@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from case_tables import each_row
-from cli_process import CommandResult, run_requests
+from cli_process import CommandResult, run_command, run_requests
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.server.journal import LibraryUsage
@@ -129,7 +129,7 @@ async def test_an_old_cassette_that_is_not_played_does_not_matter(tmp_path: Path
 async def test_options_about_played_cassettes_are_refused_in_a_mode_that_plays_none(
     tmp_path: Path, mode: str
 ) -> None:
-    ran = await run_client(tmp_path, "--fail-on-unused", "--max-age", "1d", mode=mode, contents="")
+    ran = await run_command(mode, "--fail-on-unused", folder=tmp_path)
 
     assert ran.exit_code == 2
     assert f"{mode} has no option --fail-on-unused; --fail-on-unused is an option of " in ran.stderr
