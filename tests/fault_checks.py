@@ -515,17 +515,20 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rules besides the example, by fault: also those that act in a body in one piece."""
 
-_OLLAMA_NO_FINISH: Final = "ollama has no word for an answer that ends so"
+_OLLAMA_NO_FINISH: Final = "ollama has no such finish reason"
 SKIPS: Final[Mapping[tuple[str, str], str]] = {
-    ("bad-tool-call,how=json", "ndjson"): "ollama tells arguments as an object, which is JSON",
+    (
+        "bad-tool-call,how=json",
+        "ndjson",
+    ): "ollama stores tool arguments as an object, not as JSON text",
     ("content-filter", "ndjson"): _OLLAMA_NO_FINISH,
 }
 """Skip reasons that depend on the response itself, by fault and framing."""
 
 
 _BODY_FRAMINGS: Final[Mapping[Framing, str]] = {
-    "chunked": "a body that comes in chunks",
-    "length": "a body of a declared length",
+    "chunked": "a chunked body",
+    "length": "a body with a declared length",
 }
 
 
@@ -535,17 +538,17 @@ def expected_skip_reason(source: ModeName, framing_name: str, rule: FaultRule) -
     is_whole_body = codec not in STREAM_CODECS
     body_framing: Framing = "length" if is_whole_body else "chunked"
     if body_framing not in kind.allowed_framings:
-        return f"{kind.name} has no meaning in {_BODY_FRAMINGS[body_framing]}"
+        return f"{kind.name} is not applicable to {_BODY_FRAMINGS[body_framing]}"
     if codec not in kind.allowed_codecs:
-        body = "a whole body" if is_whole_body else f"a body of {codec}"
-        return f"{kind.name} has no meaning in {body}"
+        body = "a whole body" if is_whole_body else f"a body of the type {codec}"
+        return f"{kind.name} is not applicable to {body}"
     needs_messages = isinstance(location, AtEvent) or (
         isinstance(location, AfterEvents) and location.event_count > 0
     )
     if is_whole_body and needs_messages:
-        return "the body does not come in messages"
+        return "the body has no events"
     if isinstance(location, AtFraction) and not is_whole_body and source in LIVE_SOURCES:
-        return "fraction= needs a body whose length is known beforehand"
+        return "fraction= requires a body with a known length"
     return SKIPS.get((rule.text, framing_name), SKIPS.get((kind.name, framing_name), ""))
 
 

@@ -25,7 +25,7 @@ from fault_cases import CASES, MODES, Case
 from fault_sdk_requests import SdkRequest
 from fault_sdk_results import ANSWER_TEXT, FINE, SILENT_PREFIX, SdkResult
 from fault_sdks import COLUMNS, GOOGLE, SCENARIO, SDKS_WITH_HELPER
-from fault_table import NO_MEANING, OUTCOMES_FILE, Outcomes
+from fault_table import NOT_APPLICABLE, OUTCOMES_FILE, Outcomes
 from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.journal_document import JournalEntry
@@ -128,13 +128,13 @@ def _is_listening(url: str) -> bool:
 
 
 def _is_skipped(entry: JournalEntry) -> bool:
-    """Whether every rule of a request was skipped: it has no meaning in the response."""
+    """Whether every rule of a request was skipped: it is not applicable to the response."""
     return bool(entry.faults) and all(fault.skipped for fault in entry.faults)
 
 
 def _cell_text(outcome: str, count: int, *, is_skipped: bool) -> str:
     if is_skipped:
-        return NO_MEANING if outcome == FINE else f"{NO_MEANING} but {outcome}"
+        return NOT_APPLICABLE if outcome == FINE else f"{NOT_APPLICABLE} but {outcome}"
     is_plain = count == 1 and outcome.startswith((FINE, SILENT_PREFIX))
     return outcome if is_plain else f"{outcome} ({count})"
 

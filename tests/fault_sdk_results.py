@@ -47,7 +47,7 @@ class SdkResult:
         if name:
             return exception_name(module, name)
         if self.other_type:
-            return f"{SILENT_PREFIX}gives a `{self.other_type}`"
+            return f"{SILENT_PREFIX}returns a `{self.other_type}`"
         problems = [*self._text_problems, *self._call_problems, *self._finish_problems]
         return f"{SILENT_PREFIX}{', '.join(problems)}" if problems else FINE
 
@@ -85,9 +85,9 @@ def exception_name(module: str, name: str) -> str:
 
 def _call_problem(name: str, arguments: str) -> str:
     if name != TOOL_NAME:
-        return "a call of no tool that was offered"
+        return "a call of an unknown tool"
     try:
         parsed = json.loads(arguments)
     except ValueError:
-        return "a call whose arguments are no JSON"
-    return "a call" if REQUIRED_ARGUMENT in parsed else "a call that lacks an argument"
+        return "a call with invalid JSON arguments"
+    return "a call" if REQUIRED_ARGUMENT in parsed else "a call without a required argument"

@@ -136,10 +136,13 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "  - {fault: stall, for: [1]}\n  - refuse,window=1s"
         ),
         (
-            "7:9: $.turns[0].faults[0]: fault 'rset': there is no fault rset; did you mean reset?",
-            "8:9: $.turns[0].faults[1]: fault 'reset,nht=3': there is no nht; did you mean nth?",
+            "7:9: $.turns[0].faults[0]: fault 'rset': unknown fault 'rset'; did you mean 'reset'?",
+            (
+                "8:9: $.turns[0].faults[1]: fault 'reset,nht=3': unknown term 'nht'; did you mean "
+                "'nth'?"
+            ),
             '9:9: $.turns[0].faults[2]: 7 is a number: write text or an object in quotes, "7"',
-            "10:9: $.turns[0].faults[3]: for of a fault must be text or a number",
+            "10:9: $.turns[0].faults[3]: 'for' must be a text, a number or a boolean",
             (
                 "11:9: $.turns[0].faults[4]: refuse is no matter of an answer: give it with "
                 "--fault, or PUT it to /_proxy/faults"

@@ -122,7 +122,7 @@ async def test_a_client_that_behaves_passes_under_each_fault(
     )
     document = json.loads(result.stdout)
     assert [finding_rules(trial) for trial in document["trials"]] == [set()] * (1 + len(rules))
-    assert document["trials"][-1]["struck"] > 0
+    assert document["trials"][-1]["injected"] > 0
     assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
     assert (result.exit_code, document["ok"]) == (0, True)
 
@@ -135,10 +135,10 @@ async def test_the_table_lists_each_fault_its_outcome_and_the_verdict(tmp_path: 
     ]  # fmt: skip
     assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
     assert "warning truncated-accepted" in result.stdout
-    assert "not struck: the body had" in result.stdout
-    assert "What to do: use no answer without its end" in result.stdout
+    assert "not injected: the body had" in result.stdout
+    assert "Advice: check that each response has its end" in result.stdout
     assert result.last_error_line == (
-        "llm-proxy: 2 faults tried: 1 passed, 1 not struck; 1 trial with something wrong"
+        "llm-proxy: 2 faults tried: 1 passed, 1 not injected; 1 fault not handled"
     )
     assert result.exit_code == 1
 
@@ -148,7 +148,10 @@ async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Pat
     result = await run_chaos(tmp_path, command=command_line)
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-2:] == [
-        "llm-proxy: without any fault the command failed, exit 3: mend that first; it printed",
+        (
+            "llm-proxy: error: the command failed (exit code 3) without any fault; fix the command "
+            "first; output:"
+        ),
         "  no key",
     ]
 
@@ -156,14 +159,14 @@ async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Pat
 async def test_a_command_that_sends_no_request_gets_a_hint(tmp_path: Path) -> None:
     result = await run_chaos(tmp_path, command=(sys.executable, "-c", ""))
     assert result.exit_code == 1
-    assert "does it read OPENAI_BASE_URL" in result.last_error_line
+    assert "check that it reads OPENAI_BASE_URL" in result.last_error_line
 
 
 async def test_there_must_be_a_command(tmp_path: Path) -> None:
     result = await run_command("chaos", folder=tmp_path)
     assert (result.exit_code, result.last_error_line) == (
         2,
-        "llm-proxy: chaos runs a command: llm-proxy chaos -- pytest tests/",
+        "llm-proxy: error: COMMAND is missing; use llm-proxy chaos -- pytest tests/",
     )
 
 
@@ -205,7 +208,10 @@ async def test_a_command_that_does_not_end_is_stopped_and_counts_as_wrong(
 async def test_a_command_that_does_not_end_without_any_fault_is_not_tried(tmp_path: Path) -> None:
     result = await run_chaos(tmp_path, "--timeout", "0.2", command=("sleep", "600"))
     assert result.exit_code == 1
-    assert "without any fault the command hung, stopped after" in result.stderr
+    assert (
+        "the command hung (stopped after 0 s) without any fault; fix the command first"
+        in result.stderr
+    )
 
 
 async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
@@ -224,7 +230,7 @@ async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
         running.send(signal.SIGINT)
         result = await running.wait_for_end()
     assert result.exit_code == 130
-    assert result.last_error_line == "llm-proxy: 0 faults tried: none; nothing wrong; 1 not tried"
+    assert result.last_error_line == "llm-proxy: 0 faults tried; 1 not tried"
 
 
 IGNORES_SIGTERM: Final = """
@@ -344,7 +350,7 @@ def test_a_fault_counts_only_where_its_own_rule_was_injected() -> None:
     assert (trial.injected_count, trial.outcome, trial.outcome_with_reason) == (
         0,
         TrialOutcome.NOT_INJECTED,
-        "not struck: no body",
+        "not injected: no body",
     )
     assert replace(trial, rule_text="reset").injected_count == 1
 

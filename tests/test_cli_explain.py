@@ -215,7 +215,7 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
             "headers must be an object of strings, or a list of pairs of strings",
         ),
         ("{}", ("--path", "/x", "--header", "x"), "--header: expected NAME: VALUE, such as"),
-        ("{}", ("--path", "/x", "--normalise", "uuid"), "did you mean uuids?"),
+        ("{}", ("--path", "/x", "--normalise", "uuid"), "did you mean 'uuids'?"),
     ],
 )
 async def test_an_invalid_request_is_reported(

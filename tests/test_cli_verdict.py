@@ -39,28 +39,27 @@ async def test_a_finding_is_reported_with_its_evidence_and_what_to_do(tmp_path: 
 
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        ("error    too-soon: asked again too soon, once: after 290 ms, where it was told to wait "
-        "2.0 s"),
+        "error    too-soon: retried once too early: after 290 ms instead of 2.0 s",
         "  POST /v1/chat/completions, session default, m",
-        ("  #1 at 1.2 s: HTTP 429, told to wait 2.0 s (fault a rule, refused); asked again 290 ms "
-        "later (#2)"),
-        ("  What to do: wait for the time in retry-after-ms or Retry-After before asking again; "
-        "the SDKs of OpenAI and Anthropic do where their retries are left on."),
+        ("  #1 at 1.2 s: HTTP 429, Retry-After 2.0 s (fault a rule, refused); retried after "
+        "290 ms (#2)"),
+        ("  Advice: wait for the time in retry-after-ms or Retry-After before a retry; the SDKs "
+        "of OpenAI and Anthropic do this if their retries are enabled."),
     ]  # fmt: skip
-    assert result.stderr == "llm-proxy: 1 fault met by 1 request of 1 session: 1 error\n"
+    assert result.stderr == "llm-proxy: 1 fault injected; 1 error\n"
 
 
 async def test_a_client_that_behaves_gives_no_finding(tmp_path: Path) -> None:
     path = write_journal(tmp_path, refused_entry(1), request_entry(2, 500))
     result = await run_command("verdict", path, folder=tmp_path)
-    message = "1 fault met by 1 request of 1 session: nothing to find fault with"
+    message = "1 fault injected; the client handled it"
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"llm-proxy: {message}\n")
 
 
 async def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
     skipped = request_entry(1, 0, fault_entry(FaultEffect.CUT, skipped="no body"))
     result = await run_command("verdict", write_journal(tmp_path, skipped), folder=tmp_path)
-    message = "nothing was injected: nothing to judge; 1 fault could not strike"
+    message = "no faults were injected; 1 fault skipped"
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"llm-proxy: {message}\n")
 
 
@@ -73,7 +72,7 @@ async def test_the_level_decides_what_a_run_fails_for(
     )
     assert result.exit_code == code
     assert result.stdout.startswith("note     failed-accepted: ")
-    assert result.last_error_line.endswith(": 1 note")
+    assert result.last_error_line.endswith("; 1 note")
 
 
 async def test_an_unknown_level_is_reported_with_the_known_ones(tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ async def test_an_unknown_level_is_reported_with_the_known_ones(tmp_path: Path) 
 async def test_a_long_retry_storm_is_abridged(tmp_path: Path) -> None:
     storm = [refused_entry(number, number * 20.0) for number in range(1, 1001)]
     result = await run_command("verdict", write_journal(tmp_path, *storm), folder=tmp_path)
-    assert "  and 992 more: see --json\n" in result.stdout
+    assert "  and 992 more (use --json to list all)\n" in result.stdout
     assert len(result.stdout.splitlines()) < 40
 
 
@@ -107,11 +106,11 @@ async def test_json_is_one_document_and_junit_a_file_beside_it(tmp_path: Path) -
 async def test_junit_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
     path = write_journal(tmp_path, *EARLY_RETRY)
     result = await run_command("verdict", path, "--junit", "no/v.xml", folder=tmp_path)
-    message = "--junit no/v.xml cannot be written: No such file or directory"
+    message = "cannot write no/v.xml: No such file or directory"
     assert (result.exit_code, result.stdout, result.last_error_line) == (
         2,
         "",
-        f"llm-proxy: {message}",
+        f"llm-proxy: error: {message}",
     )
 
 
@@ -126,13 +125,13 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
 @each_row(
     ("source", "reason"),
     [
-        ("nothing.json", "nothing.json cannot be read (No such file or directory): give a file"),
-        (".", ". cannot be read (Is a directory): give a file"),
+        ("nothing.json", "cannot read nothing.json: No such file or directory; use a file"),
+        (".", "cannot read .: Is a directory; use a file"),
         ("text.json", "text.json is not a valid journal (JSON is malformed: invalid character"),
-        ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal does not answer (Connection re"),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal: no response (Connection re"),
         ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),
-        ("http://u:p@h/", "SOURCE: 'http://h/' is only part of what is given"),
-        (None, "http://127.0.0.1:1/_proxy/journal does not answer"),
+        ("http://u:p@h/", "SOURCE: expected a URL without user, query and fragment"),
+        (None, "http://127.0.0.1:1/_proxy/journal: no response"),
     ],
 )  # fmt: skip
 async def test_an_unusable_source_is_reported_in_one_sentence(
@@ -142,7 +141,7 @@ async def test_an_unusable_source_is_reported_in_one_sentence(
     arguments = [] if source is None else [source]
     result = await run_command(command, *arguments, folder=tmp_path, env=NO_SERVER)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"llm-proxy: {reason}")
+    assert result.stderr.startswith(f"llm-proxy: error: {reason}")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -165,9 +164,9 @@ async def other_server(status: int, body: bytes, **headers: str) -> AsyncIterato
 @each_row(
     ("status", "body", "location", "reason"),
     [
-        (404, b"", "", "answers with HTTP 404: that is no llm-proxy"),
-        (302, b"", "http://127.0.0.1:1/", "answers with HTTP 302: that is no llm-proxy"),
-        (200, b"<html>", "", "is not a valid journal (JSON is malformed"),
+        (404, b"", "", ": HTTP 404, not an llm-proxy; use the URL"),
+        (302, b"", "http://127.0.0.1:1/", ": HTTP 302, not an llm-proxy; use the URL"),
+        (200, b"<html>", "", " is not a valid journal (JSON is malformed"),
     ],
     ids=["nothing", "a redirect", "a page"],
 )
@@ -178,7 +177,7 @@ async def test_another_server_is_recognised(
     async with other_server(status, body, **headers) as url:
         result = await run_command("verdict", url, folder=tmp_path)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"llm-proxy: {url}/_proxy/journal {reason}")
+    assert result.stderr.startswith(f"llm-proxy: error: {url}/_proxy/journal{reason}")
 
 
 FAILING_SCENARIO: Final = scenario_document(
@@ -211,10 +210,10 @@ async def test_a_run_is_judged_while_it_goes_on_and_from_the_file_that_it_leaves
     by_json = await run_command("verdict", "run.json", "--json", folder=tmp_path)
 
     assert server_result.exit_code == 0
-    assert "journal in run.json: see llm-proxy report run.json" in server_result.stderr
+    assert "run llm-proxy report run.json" in server_result.stderr
     assert by_url.exit_code == 1
     assert by_url.stdout.startswith(
-        "warning  gave-up: gave up at the first failure: HTTP 429 (fault "
+        "warning  gave-up: gave up after the first failure: HTTP 429 (fault "
     )
     assert (
         (by_url.stdout, by_url.stderr)
@@ -238,7 +237,7 @@ async def test_a_report_summarises_a_run(tmp_path: Path) -> None:
         ),
         request_entry(4, retry_count=1, ms=2500.0, pace="50tps"),
         requests=12_345,
-        faults=[{"rule": item, "seen": 4, "struck": 0} for item in ("cut", "reset,after=3")],
+        faults=[{"rule": item, "matched": 4, "injected": 0} for item in ("cut", "reset,after=3")],
     )
     result = await run_command("report", path, folder=tmp_path)
 

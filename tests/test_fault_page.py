@@ -24,9 +24,9 @@ def test_every_fault_has_a_section_with_its_picture_and_its_arguments(name: str)
     section = TEXT.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
 
     assert section.count("```") == 2
-    assert f"Example: `{FAULT_KINDS[name].example}`" in section
+    assert f"```\n{FAULT_KINDS[name].example}\n" in section
     assert [
-        argument for argument in FAULT_KINDS[name].arguments if f"| `{argument}` |" not in section
+        argument for argument in FAULT_KINDS[name].arguments if f"- `{argument}=`: " not in section
     ] == []
 
 

@@ -125,25 +125,27 @@ def test_a_mapping_parses_to_the_rule_of_the_text(mapping: dict[str, Any], text:
 
 
 _NAMES: Final = ", ".join(sorted(FAULT_KINDS))
-_TERM_HINT: Final = "write name=value, and put a value that holds a comma in double quotes"
+_TERM_HINT: Final = "write name=value, and put a value that contains a comma in double quotes"
 ERRORS_BY_TEXT: Final[dict[str, str]] = {
     # names
-    "": "fault '': write the name of a fault first, such as reset,after=3",
-    ",after=3": "fault ',after=3': write the name of a fault first, such as reset,after=3",
-    "rset": "fault 'rset': there is no fault rset; did you mean reset?",
-    "xyzzy": f"fault 'xyzzy': there is no fault xyzzy; there are {_NAMES}",
-    "after=3": f"fault 'after=3': there is no fault after=3; there are {_NAMES}",
+    "": "fault '': the fault name is missing; write it first, such as reset,after=3",
+    ",after=3": (
+        "fault ',after=3': the fault name is missing; write it first, such as reset,after=3"
+    ),
+    "rset": "fault 'rset': unknown fault 'rset'; did you mean 'reset'?",
+    "xyzzy": f"fault 'xyzzy': unknown fault 'xyzzy'; known: {_NAMES}",
+    "after=3": f"fault 'after=3': unknown fault 'after=3'; known: {_NAMES}",
     # terms
-    "reset,3": f"fault 'reset,3': '3' is no term: {_TERM_HINT}",
-    "reset,": f"fault 'reset,': '' is no term: {_TERM_HINT}",
-    "reset,=3": f"fault 'reset,=3': '=3' is no term: {_TERM_HINT}",
-    "reset,a b=3": f"fault 'reset,a b=3': 'a b=3' is no term: {_TERM_HINT}",
-    "reset,afer=3": "fault 'reset,afer=3': there is no afer; did you mean after?",
-    "reset,zzz=3": "fault 'reset,zzz=3': there is no zzz",
-    "stall,zzz=3": "fault 'stall,zzz=3': there is no zzz; stall has for",
-    "reset,after=1,after=2": "fault 'reset,after=1,after=2': after is given twice",
+    "reset,3": f"fault 'reset,3': '3' is not a valid term; {_TERM_HINT}",
+    "reset,": f"fault 'reset,': '' is not a valid term; {_TERM_HINT}",
+    "reset,=3": f"fault 'reset,=3': '=3' is not a valid term; {_TERM_HINT}",
+    "reset,a b=3": f"fault 'reset,a b=3': 'a b=3' is not a valid term; {_TERM_HINT}",
+    "reset,afer=3": "fault 'reset,afer=3': unknown term 'afer'; did you mean 'after'?",
+    "reset,zzz=3": "fault 'reset,zzz=3': unknown term 'zzz'",
+    "stall,zzz=3": "fault 'stall,zzz=3': unknown term 'zzz'; stall takes for",
+    "reset,after=1,after=2": "fault 'reset,after=1,after=2': after= is set twice",
     "reset,retry_after=1,RETRY-AFTER=2": (
-        "fault 'reset,retry_after=1,RETRY-AFTER=2': retry-after is given twice"
+        "fault 'reset,retry_after=1,RETRY-AFTER=2': retry-after= is set twice"
     ),
     'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
     "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
@@ -152,7 +154,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     "reset,after=-1": "fault 'reset,after=-1': after=-1 is not an integer",
     "reset,after=": "fault 'reset,after=': after= is not an integer",
     "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not an integer",
-    "reset,at=": "fault 'reset,at=': at= is not the type of an event, such as message_stop or done",
+    "reset,at=": "fault 'reset,at=': at= is not an event type such as message_stop or done",
     "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {SIZE_HINT}",
     "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {DURATION_HINT}",
     "reset,fraction=2": (
@@ -160,41 +162,39 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "20%"
     ),
     "reset,after=1,bytes=2": (
-        "fault 'reset,after=1,bytes=2': after and bytes are both places in the stream: keep one of "
-        "them"
+        "fault 'reset,after=1,bytes=2': after= and bytes= both set the location; remove one of them"
     ),
     "status,code=503,after=1": (
-        "fault 'status,code=503,after=1': status has no place in the stream: leave after out"
+        "fault 'status,code=503,after=1': status has no location; remove after="
     ),
-    "drop,bytes=7": "fault 'drop,bytes=7': drop cannot be placed by bytes: it can by after, at",
+    "drop,bytes=7": "fault 'drop,bytes=7': drop does not support bytes=; use after= or at=",
     # arguments
-    "status": "fault 'status': status needs code: the status, from 400 to 599",
+    "status": "fault 'status': status requires code= (HTTP status from 400 to 599)",
     "status,code=200": (
-        "fault 'status,code=200': code=200 is not the status of an HTTP error, from 400 to 599"
+        "fault 'status,code=200': code=200 is not an HTTP error status from 400 to 599"
     ),
     "status,code=5\u0660\u0663": (
-        "fault 'status,code=5\u0660\u0663': code=5\u0660\u0663 is not the status of an HTTP error, "
-        "from 400 to 599"
+        "fault 'status,code=5\u0660\u0663': code=5\u0660\u0663 is not an HTTP error status from "
+        "400 to 599"
     ),
     'status,code=503,message="\udcff"': (
-        "fault 'status,code=503,message=\"\\udcff\"': it holds bytes that are no UTF-8"
+        "fault 'status,code=503,message=\"\\udcff\"': the rule contains bytes that are not valid "
+        "UTF-8"
     ),
     "status,code=503,should-retry=maybe": (
         "fault 'status,code=503,should-retry=maybe': should-retry=maybe is not true or false"
     ),
-    "slice": "fault 'slice': slice needs size: bytes of a write",
-    "slice,size=0": "fault 'slice,size=0': size must be 1 byte or more",
+    "slice": "fault 'slice': slice requires size= (bytes per write)",
+    "slice,size=0": "fault 'slice,size=0': size must be at least 1 byte",
     "drop,count=0": "fault 'drop,count=0': count=0 is not an integer from 1 on",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
     "reset,nth=0": "fault 'reset,nth=0': nth=0 is not an integer from 1 on",
     "reset,times=x": "fault 'reset,times=x': times=x is not an integer from 1 on",
     "reset,nth=1,first=2": (
-        "fault 'reset,nth=1,first=2': nth and first both count: keep one of them"
+        "fault 'reset,nth=1,first=2': nth= and first= cannot be combined; remove one of them"
     ),
-    "reset,per=run": (
-        "fault 'reset,per=run': per says what nth, first and every count: give one of them, too"
-    ),
+    "reset,per=run": ("fault 'reset,per=run': per= requires nth=, first= or every="),
     "reset,nth=1,per=hour": (
         "fault 'reset,nth=1,per=hour': per=hour is not one of run, session, request"
     ),
@@ -215,28 +215,30 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     ),
     "reset,window=x": f"fault 'reset,window=x': window=x is not {DURATION_HINT}",
     "quota,requests=1,nth=2": (
-        "fault 'quota,requests=1,nth=2': quota has occasions of its own: leave nth out"
+        "fault 'quota,requests=1,nth=2': quota does not support nth=; remove it"
     ),
     # selectors
     "reset,dialect=opnai-chat": (
-        "fault 'reset,dialect=opnai-chat': there is no dialect opnai-chat; did you mean "
-        "openai-chat?"
+        "fault 'reset,dialect=opnai-chat': unknown dialect 'opnai-chat'; did you mean "
+        "'openai-chat'?"
     ),
     "reset,model=*a*b*c*d*e*f*g*h*": (
-        "fault 'reset,model=*a*b*c*d*e*f*g*h*': model has more than 8 stars"
+        "fault 'reset,model=*a*b*c*d*e*f*g*h*': model= has more than 8 asterisks"
     ),
-    "reset,model=": ("fault 'reset,model=': model is empty: name one, or a pattern such as gpt-4*"),
+    "reset,model=": (
+        "fault 'reset,model=': model= is empty; set a name, or a pattern such as gpt-4*"
+    ),
     "reset,stream=maybe": "fault 'reset,stream=maybe': stream=maybe is not true or false",
     "drop,after=1,stream=false": (
-        "fault 'drop,after=1,stream=false': drop strikes between the messages of a stream, and "
-        "stream=false means bodies without any"
+        "fault 'drop,after=1,stream=false': drop is injected between the events of a stream; "
+        "remove stream=false"
     ),
     "reset,after=1,stream=false": (
-        "fault 'reset,after=1,stream=false': reset strikes between the messages of a stream, and "
-        "stream=false means bodies without any"
+        "fault 'reset,after=1,stream=false': reset is injected between the events of a "
+        "stream; remove stream=false"
     ),
     "refuse,window=1s,model=m": (
-        "fault 'refuse,window=1s,model=m': refuse is for all clients alike: leave model out"
+        "fault 'refuse,window=1s,model=m': refuse affects all clients; remove model="
     ),
 }
 
@@ -263,14 +265,14 @@ def test_a_defect_of_a_fault_is_not_reported_as_an_invalid_rule(
 
 
 MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
-    ({}, "a fault is given by its name: {fault: reset, after: 3}"),
-    ({"after": 3}, "a fault is given by its name: {fault: reset, after: 3}"),
-    ({"fault": "reset,after=3"}, "a fault is given by its name: {fault: reset, after: 3}"),
-    ({"fault": None}, "fault of a fault must be text or a number"),
-    ({"fault": "reset", "after": [3]}, "after of a fault must be text or a number"),
-    ({"fault": "reset", "after=1,x": 3}, "a fault has nothing that is called 'after=1,x'"),
-    ({"fault": "reset", "after": 10**5000}, "after of a fault is larger than 9007199254740992"),
-    ({"fault": "reset", 3: 3}, "a fault has nothing that is called '3'"),
+    ({}, "the fault name is missing; write {fault: reset, after: 3}"),
+    ({"after": 3}, "the fault name is missing; write {fault: reset, after: 3}"),
+    ({"fault": "reset,after=3"}, "the fault name is missing; write {fault: reset, after: 3}"),
+    ({"fault": None}, "'fault' must be a text, a number or a boolean"),
+    ({"fault": "reset", "after": [3]}, "'after' must be a text, a number or a boolean"),
+    ({"fault": "reset", "after=1,x": 3}, "'after=1,x' is not a valid name of a term"),
+    ({"fault": "reset", "after": 10**5000}, "'after' is larger than 9007199254740992"),
+    ({"fault": "reset", 3: 3}, "'3' is not a valid name of a term"),
 ]
 
 
@@ -287,7 +289,7 @@ def test_long_text_and_control_characters_do_not_reach_a_terminal() -> None:
     assert re.fullmatch(r"[ -~]+", str(error.value))
     with pytest.raises(UsageError, match="longer than 2000 characters"):
         parse_rule("reset,session=" + "a" * 2000)
-    with pytest.raises(UsageError, match="session is longer than 200 characters"):
+    with pytest.raises(UsageError, match="session= is longer than 200 characters"):
         parse_rule("reset,session=" + "a" * 201)
 
 
@@ -303,7 +305,7 @@ def test_the_example_of_every_fault_parses_and_only_its_locations_are_accepted(k
         if key in kind.allowed_locations:
             assert parse_rule(text).location is not None
         elif key not in kind.arguments:
-            with pytest.raises(UsageError, match=rf"leave {key} out|cannot be placed by {key}"):
+            with pytest.raises(UsageError, match=rf"remove {key}=|does not support {key}="):
                 parse_rule(text)
 
 

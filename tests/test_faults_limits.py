@@ -187,7 +187,7 @@ def test_a_response_within_the_quota_has_rate_limit_headers_and_no_fault_record(
     assert sent_body(run.sent_burst) == sent_body(whole)
     assert run.last_faults.records == ()
     assert run.engine.startup_rules[0].to_json_fields() == {
-        "rule": "quota,requests=3,tokens=500,window=10s", "seen": 2, "struck": 0,
+        "rule": "quota,requests=3,tokens=500,window=10s", "matched": 2, "injected": 0,
     }  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def test_a_refusal_beyond_the_quota_has_the_end_of_the_window() -> None:
     assert headers["x-ratelimit-reset-requests"] == "8.5s"
     (record,) = run.last_faults.records
     assert (record.fault, record.effect) == ("quota", FaultEffect.REFUSED)
-    assert run.engine.startup_rules[0].to_json_fields()["struck"] == 1
+    assert run.engine.startup_rules[0].to_json_fields()["injected"] == 1
 
 
 @each_row("name", NAMES)
@@ -285,15 +285,15 @@ def test_quotas_combine_with_other_faults() -> None:
 @each_row(
     ("rule", "error"),
     [
-        ("quota", "quota needs requests or tokens"),
+        ("quota", "quota requires requests= or tokens="),
         ("quota,requests=0", "requests=0 is not an integer from 1 on"),
-        ("quota,tokens=5,window=0s", "a quota for no time lets nothing in"),
+        ("quota,tokens=5,window=0s", "window must be longer than 0s"),
         ("quota,tokens=5,window=1s..2s", "is not a span of time"),
-        ("quota,tokens=5,nth=2", "quota has occasions of its own: leave nth out"),
-        ("quota,tokens=5,probability=0.2", "quota has occasions of its own"),
-        ("quota,tokens=5,after=2", "quota has no place in the stream"),
-        ("rate-limit,after=2", "rate-limit has no place in the stream"),
-        ("overloaded,bytes=2", "overloaded has no place in the stream"),
+        ("quota,tokens=5,nth=2", "quota does not support nth=; remove it"),
+        ("quota,tokens=5,probability=0.2", "quota does not support"),
+        ("quota,tokens=5,after=2", "quota has no location"),
+        ("rate-limit,after=2", "rate-limit has no location"),
+        ("overloaded,bytes=2", "overloaded has no location"),
     ],
 )
 def test_a_meaningless_rule_is_refused(rule: str, error: str) -> None:

@@ -324,7 +324,9 @@ async def test_an_earlier_upstream_failure_is_passed_on_and_the_rule_is_skipped(
         await wait_until(lambda: not server.active_stream_count())
 
     assert (response.ending, response.body) == ("fin", EVENTS[0])
-    assert injected_faults(server) == [("reset,after=3", "the answer broke off before it")]
+    assert injected_faults(server) == [
+        ("reset,after=3", "the response was cut off before the location")
+    ]
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.ending is Ending.FIN
 
@@ -342,7 +344,7 @@ async def test_a_rule_is_skipped_if_the_upstream_fails(
         response: RawResponse = await send_request(server.url, raw_chat_request())
 
     assert response.status == 502
-    assert injected_faults(server) == [("reset,after=1", "the answer was over before it")]
+    assert injected_faults(server) == [("reset,after=1", "the response ended before the location")]
     assert load_cassettes(tmp_path) == []
 
 
@@ -351,4 +353,4 @@ async def test_a_miss_under_a_rule_is_a_miss(tmp_path: Path) -> None:
         response = await send_request(server.url, raw_chat_request())
 
     assert response.status == 424
-    assert injected_faults(server) == [("reset,after=1", "there was no answer")]
+    assert injected_faults(server) == [("reset,after=1", "there was no response")]

@@ -38,9 +38,7 @@ CUTS = st.lists(st.integers(0, 4000), max_size=20)
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 COMMENT = b": keep-alive\n\n"
-STREAM_FALSE_ERROR = (
-    "strikes between the messages of a stream, and stream=false means bodies without any"
-)
+STREAM_FALSE_ERROR = "is injected between the events of a stream; remove stream=false"
 
 
 def streaming_request(framing: str) -> Request:
@@ -150,7 +148,7 @@ def test_swapped_messages_are_sent_when_the_later_one_was_due() -> None:
 def test_the_last_message_cannot_be_reordered() -> None:
     request = turn_request()
     last = len(encoded_response(request).framed_messages) - 1
-    assert skip_reason(request, f"reorder,after={last}") == "there was but one message behind it"
+    assert skip_reason(request, f"reorder,after={last}") == "only one event followed the location"
 
 
 def test_the_end_of_an_array_stays_where_it_is() -> None:
@@ -225,7 +223,7 @@ def test_a_whole_body_declares_the_length_that_it_has(rule: str) -> None:
 def test_done_has_no_text() -> None:
     request = turn_request()
     last = len(encoded_response(request).framed_messages) - 1
-    assert skip_reason(request, f"bad-utf8,after={last}") == "the message has no text"
+    assert skip_reason(request, f"bad-utf8,after={last}") == "the event contains no text"
 
 
 def stalled_response(rule: str, dialect: str = "openai-chat") -> tuple[Burst, DialectResponse]:
@@ -277,9 +275,9 @@ def test_a_timed_stall_sends_keep_alives_between_messages() -> None:
 @each_row(
     ("dialect", "reason"),
     [
-        ("gemini", "gemini has no keep-alive in such an answer"),
-        ("ollama", "stall-keepalive has no meaning in a body of ndjson"),
-        ("bedrock", "stall-keepalive has no meaning in a body of eventstream"),
+        ("gemini", "gemini has no keep-alive event for this response"),
+        ("ollama", "stall-keepalive is not applicable to a body of the type ndjson"),
+        ("bedrock", "stall-keepalive is not applicable to a body of the type eventstream"),
     ],
 )
 def test_some_dialects_have_no_keep_alive(dialect: str, reason: str) -> None:
@@ -293,16 +291,16 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     whole = b"".join(response.framed_messages)
     burst = response_burst(response, split_at(whole, [len(response.framed_messages[0]) + 9]))
     actions, injection = apply_faults(request, burst, f"{name},ms=25")
-    assert injection.records[0].skipped == "a message was under way"
+    assert injection.records[0].skipped == "the location is within an event"
     assert sent_body(actions) == whole
 
 
 @each_row(
     ("rule", "reason"),
     [
-        ("stall-keepalive,interval=9ms", "interval must be 10ms or more"),
+        ("stall-keepalive,interval=9ms", "interval must be at least 10ms"),
         ("stall-keepalive,interval=10ms,for=2h", "for must be at most 100000 times the interval"),
-        ("half-event,bytes=9", "half-event cannot be placed by bytes: it can by after, at"),
+        ("half-event,bytes=9", "half-event does not support bytes=; use after= or at="),
         ("stall-keepalive,stream=false", None),
         ("duplicate,count=0", "count must be from 1 to 10000"),
         ("duplicate,stream=false", None),
@@ -350,5 +348,5 @@ def test_too_many_copies_are_skipped() -> None:
     actions, injection = apply_faults(request, burst, "duplicate,after=0,count=1000")
     assert actions == burst
     assert [record.skipped for record in injection.records] == [
-        "so many copies would have more than 67108864 bytes"
+        "the copies would have more than 67108864 bytes"
     ]

@@ -78,7 +78,7 @@ def check_faults(exchange: RecordedExchange) -> None:
         if is_never_encoded:
             assert "cannot generate a response" in skipped
         else:
-            assert skipped in ("", "the answer had told why it ends")
+            assert skipped in ("", "the finish reason had already been sent")
         if skipped:
             continue
         assert tuple(sent_response.framed_messages[:half_count]) == tuple(messages[:half_count])
@@ -116,7 +116,7 @@ def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
                 list(exchange.provider_response.framed_messages),
                 exchange.turn,
             )
-            assert skipped == "the answer is an error already"
+            assert skipped == "the response is already an error"
 
 
 def corpus_exchanges() -> Iterator[RecordedExchange]:

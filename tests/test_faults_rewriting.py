@@ -94,7 +94,7 @@ def test_a_time_location_is_between_the_actions_due_before_and_after_it(
     rewrite = apply_faults_live if is_live else apply_faults
     actions, injection = rewrite(request, burst, f"reset,ms={ms}")
     if ms >= 10 * (len(response.framed_messages) + 1):
-        assert injection.records[0].skipped == f"the answer was over before {ms} ms"
+        assert injection.records[0].skipped == f"the response ended before {ms} ms"
         assert tuple(actions) == burst
         return
     arrived = [
@@ -119,9 +119,7 @@ def test_a_fraction_of_a_live_stream_is_skipped() -> None:
     response = encoded_response(request)
     actions, injection = apply_faults_live(request, response_burst(response), "reset,fraction=25%")
     assert tuple(actions) == response_burst(response)
-    assert injection.records[0].skipped == (
-        "fraction= needs a body whose length is known beforehand"
-    )
+    assert injection.records[0].skipped == ("fraction= requires a body with a known length")
 
 
 def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
@@ -133,7 +131,7 @@ def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
     assert injection.records == (
         FaultRecord(
             "stall,after=99", "stall", FaultEffect.STALLED,
-            skipped=f"the body had {count} messages, and not 99",
+            skipped=f"the body had only {count} events",
         ),
     )  # fmt: skip
 
@@ -213,7 +211,7 @@ def test_rules_that_are_too_expensive_together_raise(monkeypatch: pytest.MonkeyP
     apply_faults(request, burst, *rules)
     monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count - 1)
     with pytest.raises(
-        RewritingTooExpensive, match="the rules of this answer make too much work together"
+        RewritingTooExpensive, match="the fault rules require too much work for one response"
     ):
         apply_faults(request, burst, *rules)
 

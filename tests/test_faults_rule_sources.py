@@ -79,8 +79,8 @@ FILE_ERRORS: Final = {
     "every mistake": (
         "- rset\n- reset,afer=3\n- {fault: stall, for: 3x}\n- reset\n- 7\n",
         (
-            "FILE:1:3: $[0]: fault 'rset': there is no fault rset; did you mean reset?; "
-            "FILE:2:3: $[1]: fault 'reset,afer=3': there is no afer; did you mean after?; "
+            "FILE:1:3: $[0]: fault 'rset': unknown fault 'rset'; did you mean 'reset'?; "
+            "FILE:2:3: $[1]: fault 'reset,afer=3': unknown term 'afer'; did you mean 'after'?; "
             "FILE:3:3: $[2]: fault 'stall,for=3x': for=3x is not a span of time such as "
             "300ms, 0.5s or 2m; "
             'FILE:5:3: $[4]: 7 is a number: write text or an object in quotes, "7"'
@@ -88,7 +88,7 @@ FILE_ERRORS: Final = {
     ),
     "with its path": (
         "faults:\n  - {after: 1}\n",
-        "FILE:2:5: $.faults[0]: a fault is given by its name: {fault: reset, after: 3}",
+        "FILE:2:5: $.faults[0]: the fault name is missing; write {fault: reset, after: 3}",
     ),
     "another name": (
         "fault: [reset]\n",
@@ -116,7 +116,7 @@ def test_an_invalid_file_is_refused_with_line_and_path(
 
 
 def test_a_file_that_is_not_there_or_far_too_large_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.yaml cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read --faults .*none\.yaml: No such file"):
         read_fault_rules(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="larger than 1048576 bytes"):
         read_rules(tmp_path, "- reset\n" * 150_000)
@@ -132,7 +132,7 @@ async def test_the_header_is_refused_unless_enabled(tmp_path: Path) -> None:
 
     assert response.status == 400
     assert json.loads(response.body)["error"]["message"] == (
-        "the header x-llm-proxy-fault is not heard here: start the proxy with --fault-header"
+        "the header x-llm-proxy-fault is not allowed; start the proxy with --fault-header"
     )
 
 
@@ -154,22 +154,22 @@ async def test_the_header_applies_rules_and_is_not_forwarded(
 
 
 HEADER_ERRORS: Final = {
-    "no rule": (["rset"], "fault 'rset': there is no fault rset; did you mean reset?"),
+    "no rule": (["rset"], "fault 'rset': unknown fault 'rset'; did you mean 'reset'?"),
     "counts": (
         ["reset,nth=2"],
         (
-            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault is for this request "
-            "alone, so nothing is counted: leave nth, first, every, times, per and window out"
+            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault applies to one "
+            "request; remove nth, first, every, times, per and window"
         ),
     ),
     "is no matter of a request": (
         ["refuse,window=1s"],
         (
-            "fault 'refuse,window=1s': refuse is no matter of one request: give it with --fault, "
-            "or PUT it to /_proxy/faults"
+            "fault 'refuse,window=1s': refuse cannot be set for a single request; use --fault or "
+            "PUT /_proxy/faults"
         ),
     ),
-    "too many": ([RESET_RULE] * 21, "a request may have 20 headers x-llm-proxy-fault"),
+    "too many": ([RESET_RULE] * 21, "a request may have at most 20 headers x-llm-proxy-fault"),
 }
 
 
@@ -202,28 +202,34 @@ async def test_rules_are_put_and_deleted_while_the_proxy_runs(tmp_path: Path) ->
         after_delete = await faults_page(server.url, "DELETE")
         whole = await send_request(server.url, raw_chat_request())
 
-    startup_status = {"rule": "status,code=503,nth=1", "seen": 1, "struck": 1}
+    startup_status = {"rule": "status,code=503,nth=1", "matched": 1, "injected": 1}
     assert (refused.status, cut.ending, whole.ending) == (503, "rst", "clean")
-    assert at_start == (200, {"given": [startup_status], "faults": [], "scripted": []})
+    assert at_start == (200, {"configured": [startup_status], "faults": [], "scripted": []})
     texts = [RESET_RULE, "slice,size=7"]
-    put_status = [{"rule": text, "seen": 0, "struck": 0} for text in texts]
-    assert after_put == (200, {"given": [startup_status], "faults": put_status, "scripted": []})
-    put_status = [{"rule": text, "seen": 1, "struck": 1} for text in texts]
+    put_status = [{"rule": text, "matched": 0, "injected": 0} for text in texts]
+    assert after_put == (
+        200,
+        {"configured": [startup_status], "faults": put_status, "scripted": []},
+    )
+    put_status = [{"rule": text, "matched": 1, "injected": 1} for text in texts]
     assert after_requests == (
         200,
-        {"given": [startup_status | {"seen": 2}], "faults": put_status, "scripted": []},
+        {"configured": [startup_status | {"matched": 2}], "faults": put_status, "scripted": []},
     )
     assert after_delete == (
         200,
-        {"given": [startup_status | {"seen": 2}], "faults": [], "scripted": []},
+        {"configured": [startup_status | {"matched": 2}], "faults": [], "scripted": []},
     )
 
 
 @each_row(
     ("body", "error"),
     [
-        ({"faults": ["rset"]}, "fault 'rset': there is no fault rset; did you mean reset?"),
-        ({"faults": [7]}, "a fault is a text such as reset,after=3, or a mapping with its name"),
+        ({"faults": ["rset"]}, "fault 'rset': unknown fault 'rset'; did you mean 'reset'?"),
+        (
+            {"faults": [7]},
+            "a fault must be a text such as reset,after=3, or a mapping with a fault name",
+        ),
         (
             {"faults": RESET_RULE},
             NO_LIST_ERROR,
@@ -281,8 +287,8 @@ async def test_a_scenario_has_its_own_faults(tmp_path: Path) -> None:
         ["reset,after=2,nth=1"], [], ["status,code=503,nth=1"], []
     ]  # fmt: skip
     assert faults_document["scripted"] == [
-        {"rule": "reset,after=2,nth=1", "seen": 4, "struck": 1},
-        {"rule": "status,code=503,nth=1", "seen": 2, "struck": 1},
+        {"rule": "reset,after=2,nth=1", "matched": 4, "injected": 1},
+        {"rule": "status,code=503,nth=1", "matched": 2, "injected": 1},
     ]
 
 

@@ -116,7 +116,7 @@ async def test_the_fault_header_refuses_rules_that_outlast_the_request(
     message = json.loads(response.body)["error"]["message"]
     name = rule.partition(",")[0]
     assert message == (
-        f"fault '{rule}': {name} is no matter of one request: give it with --fault, or PUT it to "
+        f"fault '{rule}': {name} cannot be set for a single request; use --fault or PUT "
         "/_proxy/faults"
     )
 
@@ -141,7 +141,7 @@ async def test_a_quota_counts_sent_tokens(tmp_path: Path) -> None:
     assert remaining[0] == 99_999  # "hi" is a token
     assert remaining == sorted(remaining, reverse=True)
     assert len(set(remaining)) == 4
-    assert document["given"] == [{"rule": rule, "seen": 4, "struck": 1}]
+    assert document["configured"] == [{"rule": rule, "matched": 4, "injected": 1}]
 
 
 async def test_tokens_of_a_large_response_are_counted(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_response_that_has_not_begun_is_left_unchanged(rule: str) -> None:
         actions, injection = rewrite(request, burst, rule)
         assert tuple(actions) == burst
         assert [final_record.skipped for final_record in injection.finalize_records()] == [
-            "the answer had not begun"
+            "the response had not begun"
         ]
 
 
@@ -77,12 +77,15 @@ GZIP_PIECES = tuple(
 @each_row(
     ("rule", "reason"),
     [
-        *((f"{name},after=0", "the body is packed with gzip") for name in MESSAGE_FAULTS),
-        *((name, "the body is packed with gzip") for name in ("bom", "refusal", "finish-length")),
-        ("error-event,ms=1s", "the body is packed with gzip"),
-        ("stall-keepalive,after=1", "the body is packed with gzip"),
-        ("reset,after=1", "the body does not come in messages"),
-        ("truncate,at=done", "the body does not come in messages"),
+        *((f"{name},after=0", "the body is compressed with gzip") for name in MESSAGE_FAULTS),
+        *(
+            (name, "the body is compressed with gzip")
+            for name in ("bom", "refusal", "finish-length")
+        ),
+        ("error-event,ms=1s", "the body is compressed with gzip"),
+        ("stall-keepalive,after=1", "the body is compressed with gzip"),
+        ("reset,after=1", "the body has no events"),
+        ("truncate,at=done", "the body has no events"),
         ("reset,bytes=15", ""),
         ("slice,size=3", ""),
     ],
@@ -105,7 +108,7 @@ def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
         request, response_burst(response), rule.format(len(response.framed_messages))
     )
     assert actions == response_burst(response)
-    assert [record.skipped for record in injection.records] == ["there was nothing behind it"]
+    assert [record.skipped for record in injection.records] == ["nothing followed the location"]
 
 
 def test_a_later_rule_sees_the_output_of_earlier_rules() -> None:

@@ -168,9 +168,9 @@ def test_a_reset_session_is_counted_from_1_and_others_are_not() -> None:
     assert before == [3, 2, 0, 0]
     assert after == [2, 0, 0]
     assert [startup_rule.to_json_fields() for startup_rule in engine.startup_rules] == [
-        {"rule": "stall,for=1s,nth=1", "seen": 7, "struck": 3},
-        {"rule": "stall,for=2s,nth=1,per=request", "seen": 7, "struck": 3},
-        {"rule": "drop,times=1", "seen": 7, "struck": 1},
+        {"rule": "stall,for=1s,nth=1", "matched": 7, "injected": 3},
+        {"rule": "stall,for=2s,nth=1,per=request", "matched": 7, "injected": 3},
+        {"rule": "drop,times=1", "matched": 7, "injected": 1},
     ]
 
 
@@ -186,7 +186,7 @@ def test_a_skipped_fault_is_not_counted_as_struck() -> None:
         )
 
     assert skipped_flags == [[True, False], [True], [True]]
-    assert [startup_rule.to_json_fields()["struck"] for startup_rule in engine.startup_rules] == [
+    assert [startup_rule.to_json_fields()["injected"] for startup_rule in engine.startup_rules] == [
         0,
         1,
     ]
@@ -217,10 +217,10 @@ def test_a_quota_that_admits_a_request_is_never_counted_as_struck() -> None:
 
     injection = engine.select_faults(routed_call(), (), 0.0)
     injection.rewrite_response(RESPONSE_BURST)
-    injection.mark_skipped("the rules of this answer make too much work together")
+    injection.mark_skipped("the fault rules require too much work for one response")
 
     assert [final_record.fault for final_record in injection.finalize_records()] == ["drop"]
-    assert [startup_rule.to_json_fields()["struck"] for startup_rule in engine.startup_rules] == [
+    assert [startup_rule.to_json_fields()["injected"] for startup_rule in engine.startup_rules] == [
         0,
         0,
     ]

@@ -208,7 +208,7 @@ def test_a_content_filter_has_its_providers_own_finish_reason(dialect: str, stre
     expected_finish = dialect_record(dialect).filter_finish
     if not expected_finish:
         assert actions == response_burst(response)
-        reason = f"{dialect} has no word for an answer that ends so"
+        reason = f"{dialect} has no such finish reason"
         assert injection.records[0].skipped == reason
         return
     _, turn = decode_sent(request, response, actions)
@@ -256,7 +256,7 @@ def test_a_stream_ends_only_once() -> None:
             request, response_burst(response), f"{rule},after={after}"
         )
         assert actions == response_burst(response)
-        assert injection.records[0].skipped == "the answer had told why it ends"
+        assert injection.records[0].skipped == "the finish reason had already been sent"
 
 
 @each_row("rule", ["error-event", "finish-length", "content-filter", "refusal"])
@@ -440,7 +440,7 @@ def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -
     actions, injection = apply_faults(request, response_burst(response), "bad-tool-call")
     if dialect not in TEXT_ARGUMENT_DIALECTS:
         assert actions == response_burst(response)
-        reason = f"{dialect} tells arguments as an object, which is JSON"
+        reason = f"{dialect} stores tool arguments as an object, not as JSON text"
         assert injection.records[0].skipped == reason
         return
     _, turn = decode_sent(request, response, actions)
@@ -456,7 +456,7 @@ def test_no_argument_is_left_out_if_none_is_required(schema: object) -> None:
         request, response_burst(response), "bad-tool-call,how=missing"
     )
     assert actions == response_burst(response)
-    reason = "the tool weather has no argument that must be there"
+    reason = "the tool weather has no required argument"
     assert injection.records[0].skipped == reason
 
 
@@ -477,7 +477,7 @@ def test_nothing_is_held_back_if_no_tool_is_offered() -> None:
     response = response_to(request)
     actions, injection = apply_faults_live(request, response_burst(response), "bad-tool-call")
     assert tuple(actions) == response_burst(response)
-    assert injection.records[0].skipped == "the request offers no tool"
+    assert injection.records[0].skipped == "the request offers no tools"
 
 
 def test_a_response_held_for_a_skipped_fault_is_sent_unchanged() -> None:

@@ -49,7 +49,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
     [
         ("", "'' is not a valid rule: use NAME or NAME=ARGUMENT, such as uuids or ignore=$.meta"),
         ("UUIDs", "'UUIDs' is not a valid rule: use NAME or NAME=ARGUMENT"),
-        ("uuid", "unknown rule 'uuid'; did you mean uuids?"),
+        ("uuid", "unknown rule 'uuid'; did you mean 'uuids'?"),
         ("nothing-like-it", f"unknown rule 'nothing-like-it'; known: {', '.join(NORMALISERS)}"),
         ("uuids=x", "uuids takes no argument; remove =x"),
         ("uuids@2", "uuids has version 1, not 2; remove the version"),

@@ -115,8 +115,8 @@ INVALID: Final[dict[str, str]] = {
     "50tps,instant": "50tps and instant cannot be combined; remove one of them",
     "gap=1ms,gap=2ms": "gap is set twice; remove one of them",
     "chunks=7,4x,chunks=8": "chunks is set twice; remove one of them",
-    "gab=1ms": "unknown term gab; did you mean gap?",
-    "maxgap=1s": "unknown term maxgap; did you mean max-gap?",
+    "gab=1ms": "unknown term gab; did you mean 'gap'?",
+    "maxgap=1s": "unknown term maxgap; did you mean 'max-gap'?",
     "speed=4": "unknown term speed; known: ttft, prefill, gap, max-gap, chunks",
     "=4": "unknown term ''; known: ttft, prefill, gap, max-gap, chunks",
     "instant,gap=30ms": (

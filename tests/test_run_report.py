@@ -98,7 +98,7 @@ def test_fault_rules_are_reported_with_applied_and_skipped_counts() -> None:
         ),
         request_entry(3, 0, fault_entry(FaultEffect.CUT, rule="c", skipped="whole")),
     ]
-    rules = [{"rule": "a", "seen": 3, "struck": 2}, {"rule": "d", "seen": 0, "struck": 0}]
+    rules = [{"rule": "a", "matched": 3, "injected": 2}, {"rule": "d", "matched": 0, "injected": 0}]
     report = make_report(*entries, faults=rules)
     assert report["faults"] == [
         fault_figures("a", 2, 0),

@@ -65,13 +65,10 @@ def test_it_counts_faults_requests_and_sessions() -> None:
 
 def test_the_worst_finding_comes_first() -> None:
     assert finding_lines(judge_entries(*LOST, *GOOD, *BAD)) == [
+        ("too-soon, error: retried once too early: after 290 ms instead of 2.0 s"),
         (
-            "too-soon, error: asked again too soon, once: after 290 ms, where it was told to wait "
-            "2.0 s"
-        ),
-        (
-            "failed-accepted, note: the provider's error amid an answer was not asked again after, "
-            "and nothing shows that it was noticed"
+            "failed-accepted, note: did not retry after an error within a response, and may "
+            "have ignored the error"
         ),
     ]
 
@@ -108,7 +105,7 @@ def test_the_document_holds_the_finding_and_its_evidence() -> None:
     assert finding == {
         "rule": "too-soon",
         "level": "error",
-        "message": "asked again too soon, once: after 290 ms, where it was told to wait 2.0 s",
+        "message": "retried once too early: after 290 ms instead of 2.0 s",
         "session": "bad",
         "method": "POST",
         "path": "/v1/chat/completions",
@@ -119,8 +116,8 @@ def test_the_document_holds_the_finding_and_its_evidence() -> None:
             {
                 "entry": 1,
                 "at_ms": 100.0,
-                "told": "HTTP 429, told to wait 2.0 s (fault a rule, refused)",
-                "did": "asked again 290 ms later (#2)",
+                "received": "HTTP 429, Retry-After 2.0 s (fault a rule, refused)",
+                "reaction": "retried after 290 ms (#2)",
             }
         ],
     }
@@ -169,12 +166,12 @@ def test_a_failure_in_junit_holds_its_evidence() -> None:
     failure = parse_xml(junit_xml(judge_entries(*BAD), FindingLevel.WARNING)).find(".//failure")
     assert failure is not None
     assert failure.attrib["type"] == "too-soon.error"
-    assert failure.attrib["message"].startswith("asked again too soon, once")
+    assert failure.attrib["message"].startswith("retried once too early")
     assert (failure.text or "").splitlines()[:2] == [
         "2 attempts:",
         (
-            "#1 at 100 ms: HTTP 429, told to wait 2.0 s (fault a rule, refused); asked again "
-            "290 ms later (#2)"
+            "#1 at 100 ms: HTTP 429, Retry-After 2.0 s (fault a rule, refused); retried after "
+            "290 ms (#2)"
         ),
     ]
 
@@ -183,7 +180,7 @@ def test_junit_of_a_run_without_faults_has_one_case_that_is_skipped() -> None:
     [suite] = parse_xml(junit_xml(judge_entries(), FindingLevel.WARNING))
     [case] = suite
     assert suite.attrib["skipped"] == suite.attrib["tests"] == "1"
-    assert [item.attrib for item in case] == [{"message": "nothing was injected: nothing to judge"}]
+    assert [item.attrib for item in case] == [{"message": "no faults were injected"}]
 
 
 def test_junit_holds_no_character_that_xml_cannot_have() -> None:

@@ -61,7 +61,7 @@ SDKS: Final[dict[str, Client]] = {
     "ollama": ollama_streams,
 }
 
-GAVE_UP: Final = "gave-up, warning: gave up at the first failure: "
+GAVE_UP: Final = "gave-up, warning: gave up after the first failure: "
 
 
 async def exception_name(url: str, client: Client) -> str:
@@ -113,11 +113,11 @@ def findings_in(verdict: Any, session: str) -> list[str]:
 async def test_with_default_settings_two_sdks_retry_as_they_should_and_one_never_does(
     tmp_path: Path,
 ) -> None:
-    lost_connection = "a connection that closed before any answer"
+    lost_connection = "connection closed before the response"
     failures = {
         # Their default backoff: 0.5 s, then 1 s.
         ("status,code=503,nth=1", "status,code=500,nth=2"): "HTTP 503",
-        ("status,code=429,retry-after=700ms,nth=1",): "HTTP 429, told to wait 700 ms",
+        ("status,code=429,retry-after=700ms,nth=1",): "HTTP 429, Retry-After 700 ms",
         ("reset,first=1",): lost_connection,
         ("close,first=1",): lost_connection,
     }
@@ -140,34 +140,33 @@ async def test_with_default_settings_no_sdk_retries_a_permanent_refusal(
 
 async def test_with_default_settings_giving_up_at_last_is_a_note(tmp_path: Path) -> None:
     rule = "status,code=429,retry-after=1ms"
-    failure = f"HTTP 429, told to wait 1.00 ms (fault {rule})"
+    failure = f"HTTP 429, Retry-After 1.00 ms (fault {rule})"
     assert await judge_all(tmp_path, rule, clients={"openai": openai_whole}) == {
-        "openai": [f"gave-up, note: gave up after it had asked 3 times: {failure}"]
+        "openai": [f"gave-up, note: gave up after 3 attempts: {failure}"]
     }
 
 
 async def test_with_default_settings_a_stream_that_broke_off_is_lost(tmp_path: Path) -> None:
-    message = "a body that broke off after 1 event (fault reset,after=1)"
+    message = "body cut off after 1 event (fault reset,after=1)"
     assert await judge_all(tmp_path, "reset,after=1") == {
-        name: [f"gave-up, note: a stream was lost, and nobody asked again: {message}"]
-        for name in SDKS
+        name: [f"gave-up, note: did not retry an interrupted stream: {message}"] for name in SDKS
     }
 
 
 async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_stream(
     tmp_path: Path,
 ) -> None:
-    message = "an answer that was not whole was not asked for again, and nothing shows that it was"
+    message = "did not retry an incomplete response, and may have accepted it as complete"
     assert await judge_all(tmp_path, "truncate,after=2") == {
-        name: [f"truncated-accepted, warning: {message} noticed"] for name in SDKS
+        name: [f"truncated-accepted, warning: {message}"] for name in SDKS
     }
 
 
 @pytest.mark.parametrize(
     ("rule", "expected_message"),
     [
-        ("stall,after=1", "gave-up, note: a stream was lost, and nobody asked again: silence"),
-        ("hang", f"{GAVE_UP}no answer"),
+        ("stall,after=1", "gave-up, note: did not retry an interrupted stream: silence"),
+        ("hang", f"{GAVE_UP}no response"),
     ],
 )
 async def test_a_silence_that_the_proxy_ended_is_reported_with_its_length(
@@ -284,4 +283,4 @@ async def test_half_an_answer_that_was_used_is_proven_by_the_request_that_holds_
     verdict = await judge(tmp_path, accept_partial_answer, "truncate,after=3,first=1")
     [finding] = verdict["findings"]
     [evidence] = finding["evidence"]
-    assert (evidence["entry"], evidence["did"]) == (1, "sent as history with #2")
+    assert (evidence["entry"], evidence["reaction"]) == (1, "part of the history of #2")

@@ -112,35 +112,35 @@ NO_FINDINGS: Final[JudgedCases] = {
 GAVE_UP: Final[JudgedCases] = {
     "at once": (
         refused_attempts(),
-        "gave-up, warning: gave up at the first failure: HTTP 503 (fault a rule, refused)",
+        "gave-up, warning: gave up after the first failure: HTTP 503 (fault a rule, refused)",
     ),
     "with a limit": (
         refused_attempts(status=429, retry_after_ms=1_500.0),
         (
-            "gave-up, warning: gave up at the first failure: HTTP 429, told to wait 1.5 s "
+            "gave-up, warning: gave up after the first failure: HTTP 429, Retry-After 1.5 s "
             "(fault a rule, refused)"
         ),
     ),
     "after three": (
         refused_attempts(420, 900),
-        "gave-up, note: gave up after it had asked 3 times: HTTP 503 (fault a rule, refused)",
+        "gave-up, note: gave up after 3 attempts: HTTP 503 (fault a rule, refused)",
     ),
-    "told to wait long": (
+    "retry after long": (
         refused_attempts(status=429, retry_after_ms=130_000.0),
-        "gave-up, note: gave up, as it was told to wait 2 min 10 s",
+        "gave-up, note: gave up instead of waiting for 2 min 10 s",
     ),
     "told to ask again after 400": (
         refused_attempts(status=400, should_retry=True),
         (
-            "gave-up, warning: gave up at the first failure: HTTP 400, x-should-retry: true "
+            "gave-up, warning: gave up after the first failure: HTTP 400, x-should-retry: true "
             "(fault a rule, refused)"
         ),
     ),
     "a lost stream": (
         [request_entry(1, 0, fault_entry(FaultEffect.CUT, 9, event=3), ending="cut")],
         (
-            "gave-up, note: a stream was lost, and nobody asked again: a body that broke off "
-            "after 3 events (fault a rule, cut)"
+            "gave-up, note: did not retry an interrupted stream: body cut off after 3 events "
+            "(fault a rule, cut)"
         ),
     ),
     "a lost document": (
@@ -150,15 +150,15 @@ GAVE_UP: Final[JudgedCases] = {
             )
         ],
         (
-            "gave-up, warning: gave up at the first failure: a body that broke off after 20 "
-            "bytes (fault a rule, cut)"
+            "gave-up, warning: gave up after the first failure: body cut off after 20 bytes "
+            "(fault a rule, cut)"
         ),
     ),
     "a connection": (
         [request_entry(1, 0, fault_entry(FaultEffect.DISCONNECTED), ending="cut", status=0)],
         (
-            "gave-up, warning: gave up at the first failure: a connection that closed before "
-            "any answer (fault a rule, disconnected)"
+            "gave-up, warning: gave up after the first failure: connection closed before the "
+            "response (fault a rule, disconnected)"
         ),
     ),
     "a silence that it left": (
@@ -172,7 +172,7 @@ GAVE_UP: Final[JudgedCases] = {
                 ms=10_000.0,
             )
         ],
-        "gave-up, warning: gave up at the first failure: no answer (fault a rule, unanswered)",
+        "gave-up, warning: gave up after the first failure: no response (fault a rule, unanswered)",
     ),
     "a scenario's failure": (
         [
@@ -181,8 +181,8 @@ GAVE_UP: Final[JudgedCases] = {
             )
         ],
         (
-            "gave-up, warning: gave up at the first failure: HTTP 429 (fault refund, turn 1: "
-            "rate_limit)"
+            "gave-up, warning: gave up after the first failure: HTTP 429 (fault refund, turn 1:"
+            " rate_limit)"
         ),
     ),
     "a scenario's reset": (
@@ -192,8 +192,8 @@ GAVE_UP: Final[JudgedCases] = {
             )
         ],
         (
-            "gave-up, warning: gave up at the first failure: a connection that closed before "
-            "any answer (fault a: network_error)"
+            "gave-up, warning: gave up after the first failure: connection closed before the "
+            "response (fault a: network_error)"
         ),
     ),
 }
@@ -201,10 +201,7 @@ GAVE_UP: Final[JudgedCases] = {
 TOO_SOON: Final[JudgedCases] = {
     "by much": (
         then_answered(refused_attempts(status=429, retry_after_ms=2_000.0), 500),
-        (
-            "too-soon, error: asked again too soon, once: after 500 ms, where it was told to "
-            "wait 2.0 s"
-        ),
+        ("too-soon, error: retried once too early: after 500 ms instead of 2.0 s"),
     ),
     "within what a clock may be off": (
         then_answered(refused_attempts(status=429, retry_after_ms=10_000.0), 9_501),
@@ -212,10 +209,7 @@ TOO_SOON: Final[JudgedCases] = {
     ),
     "just beyond that": (
         then_answered(refused_attempts(status=429, retry_after_ms=10_000.0), 9_499),
-        (
-            "too-soon, error: asked again too soon, once: after 9.5 s, where it was told to "
-            "wait 10.0 s"
-        ),
+        ("too-soon, error: retried once too early: after 9.5 s instead of 10.0 s"),
     ),
     "within what a timer may be early": (
         then_answered(refused_attempts(status=429, retry_after_ms=300.0), 251),
@@ -223,26 +217,23 @@ TOO_SOON: Final[JudgedCases] = {
     ),
     "twice": (
         then_answered(refused_attempts(800, status=429, retry_after_ms=1_000.0), 700),
-        (
-            "too-soon, error: asked again too soon, twice: after 700 ms, where it was told "
-            "to wait 1.0 s"
-        ),
+        ("too-soon, error: retried twice too early: after 700 ms instead of 1.0 s"),
     ),
 }
 
 NO_BACKOFF: Final[JudgedCases] = {
     "two": (
         then_answered(refused_attempts(2), 3),
-        "no-backoff, warning: asked again without a pause: 2 times within 3.00 ms",
+        "no-backoff, warning: retried twice without a delay: after at most 3.00 ms",
     ),
     "three": (
         then_answered(refused_attempts(2, 99), 3),
-        "no-backoff, error: asked again without a pause: 3 times within 99 ms",
+        "no-backoff, error: retried 3 times without a delay: after at most 99 ms",
     ),
     "one is chance": (then_answered(refused_attempts(2), 600), ""),
     "always the same": (
         then_answered(refused_attempts(1_000, 1_010), 1_005),
-        "no-backoff, warning: waits no longer each time: 3 pauses of 1.0 s to 1.0 s",
+        "no-backoff, warning: retried without increasing delays: 3 delays of 1.0 s to 1.0 s",
     ),
     "always the same, and long": (then_answered(refused_attempts(8_000, 8_000), 8_000), ""),
     "the same twice": (then_answered(refused_attempts(1_000), 1_000), ""),
@@ -252,18 +243,18 @@ NO_BACKOFF: Final[JudgedCases] = {
 RETRY_STORM: Final[JudgedCases] = {
     "eleven": (
         then_answered(refused_attempts(*(500 * 1.5**n for n in range(9))), 20_000),
-        "retry-storm, error: asked 11 times for the same within 57.5 s",
+        "retry-storm, error: sent the same request 11 times within 57.5 s",
     ),
     "ten": (then_answered(refused_attempts(*(500 * 1.5**n for n in range(8))), 20_000), ""),
     "six within a second": (
         then_answered(refused_attempts(100, 151, 227, 341), 10),
-        "retry-storm, error: asked 6 times for the same within 879 ms",
+        "retry-storm, error: sent the same request 6 times within 879 ms",
     ),
     "three calls of one prompt, each counted anew": (
         then_answered(
             [refused_entry(n, n * (90 + n * 10), retry_count=n % 3) for n in range(1, 8)], 300
         ),
-        "retry-storm, warning: asked 8 times for the same within 1.3 s",
+        "retry-storm, warning: sent the same request 8 times within 1.3 s",
     ),
     "six within more": (then_answered(refused_attempts(100, 151, 227, 341), 300), ""),
 }
@@ -272,58 +263,57 @@ MUST_NOT_RETRY: Final[JudgedCases] = {
     "a client without a count": (
         refused_attempts(300, status=400),
         (
-            "must-not-retry, warning: asked again for what was refused for good, once: HTTP "
-            "400, and 300 ms later the same request"
+            "must-not-retry, warning: retried once after a permanent error: HTTP 400, and the "
+            "same request 300 ms later"
         ),
     ),
     "twice": (
         refused_attempts(300, 700, status=422),
         (
-            "must-not-retry, warning: asked again for what was refused for good, twice: HTTP "
-            "422, and 300 ms later the same request"
+            "must-not-retry, warning: retried twice after a permanent error: HTTP 422, and the "
+            "same request 300 ms later"
         ),
     ),
     "without a pause, which is told once": (
         refused_attempts(9, 9, 9, status=404),
         (
-            "must-not-retry, warning: asked again for what was refused for good, 3 times: HTTP "
-            "404, and 9.00 ms later the same request"
+            "must-not-retry, warning: retried 3 times after a permanent error: HTTP 404, and "
+            "the same request 9.00 ms later"
         ),
     ),
     "against what it was told": (
         then_answered(refused_attempts(status=503, should_retry=False), 300),
         (
-            "must-not-retry, warning: asked again for what was refused for good, once: HTTP "
-            "503, x-should-retry: false, and 300 ms later the same request"
+            "must-not-retry, warning: retried once after a permanent error: HTTP 503, "
+            "x-should-retry: false, and the same request 300 ms later"
         ),
     ),
     "an SDK's retry, however late": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 9_000, 404, retry_count=1)],
         (
-            "must-not-retry, error: asked again for what was refused for good, once: HTTP "
-            "404, and 9.0 s later the same request, which its SDK counts as retry 1"
+            "must-not-retry, error: retried once after a permanent error: HTTP 404, and the "
+            "same request 9.0 s later, SDK retry count 1"
         ),
     ),
     "an application around its SDK": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 510, 404, retry_count=0)],
         (
-            "must-not-retry, warning: asked again for what was refused for good, once: HTTP "
-            "404, and 500 ms later the same request, which its SDK counts as a new one: the "
-            "application asked again by itself"
+            "must-not-retry, warning: retried once after a permanent error: HTTP 404, and the "
+            "same request 500 ms later, sent by the application as a new request"
         ),
     ),
     "a key that may have been renewed": (
         then_answered(refused_attempts(status=401), 300),
         (
-            "must-not-retry, note: asked again for what was refused for good, once: HTTP "
-            "401, and 300 ms later the same request"
+            "must-not-retry, note: retried once after a permanent error: HTTP 401, and the same"
+            " request 300 ms later"
         ),
     ),
     "a key that was not": (
         refused_attempts(300, 700, status=401),
         (
-            "must-not-retry, warning: asked again for what was refused for good, twice: HTTP "
-            "401, and 700 ms later the same request"
+            "must-not-retry, warning: retried twice after a permanent error: HTTP 401, and the "
+            "same request 700 ms later"
         ),
     ),
 }
@@ -334,29 +324,29 @@ TRUNCATED: Final[JudgedCases] = {
     "nothing shows": (
         [TRUNCATED_ENTRY],
         (
-            "truncated-accepted, warning: an answer that was not whole was not asked for "
-            "again, and nothing shows that it was noticed"
+            "truncated-accepted, warning: did not retry an incomplete response, and may have "
+            "accepted it as complete"
         ),
     ),
     "nothing shows, of a document": (
         [TRUNCATED_ENTRY | {"streams": False}],
         (
-            "truncated-accepted, note: an answer that was not whole was not asked for "
-            "again, and nothing shows that it was noticed"
+            "truncated-accepted, note: did not retry an incomplete response, and may have "
+            "accepted it as complete"
         ),
     ),
     "it was used": (
         [TRUNCATED_ENTRY, request_entry(2, 500, key="other", continues=1)],
         (
-            "truncated-accepted, error: took half an answer for a whole one: it stands in "
-            "the history of a later request"
+            "truncated-accepted, error: accepted an incomplete response as complete, and sent "
+            "it in the history of a later request"
         ),
     ),
     "it was used although asked again": (
         [TRUNCATED_ENTRY, request_entry(2, 500), request_entry(3, 900, key="o", continues=1)],
         (
-            "truncated-accepted, error: took half an answer for a whole one: it stands in "
-            "the history of a later request"
+            "truncated-accepted, error: accepted an incomplete response as complete, and sent "
+            "it in the history of a later request"
         ),
     ),
     "what was cut was used": (
@@ -365,15 +355,15 @@ TRUNCATED: Final[JudgedCases] = {
             request_entry(2, 500, key="other", continues=1),
         ],
         (
-            "truncated-accepted, warning: went on with half an answer: it stands in the "
-            "history of a later request"
+            "truncated-accepted, warning: continued with an incomplete response, and sent it in"
+            " the history of a later request"
         ),
     ),
     "a gateway's page with 200": (
         [request_entry(1, 0, fault_entry(FaultEffect.REFUSED))],
         (
-            "truncated-accepted, warning: an answer that was not whole was not asked for "
-            "again, and nothing shows that it was noticed"
+            "truncated-accepted, warning: did not retry an incomplete response, and may have "
+            "accepted it as complete"
         ),
     ),
     "it left": (
@@ -386,8 +376,8 @@ MALFORMED: Final[JudgedCases] = {
     "read on": (
         [request_entry(1, 0, fault_entry(FaultEffect.MALFORMED, 100), ms=900.0)],
         (
-            "malformed-accepted, warning: read on for 800 ms behind what cannot be read, to "
-            "the end, and did not ask again"
+            "malformed-accepted, warning: continued to read for 800 ms after malformed data, "
+            "and did not retry"
         ),
     ),
     "it was used": (
@@ -396,8 +386,8 @@ MALFORMED: Final[JudgedCases] = {
             request_entry(2, 500, key="other", continues=1),
         ],
         (
-            "malformed-accepted, error: used an answer that cannot be read in full: it "
-            "stands in the history of a later request"
+            "malformed-accepted, error: accepted a response with malformed data, and sent it in"
+            " the history of a later request"
         ),
     ),
     "a document cannot be left": (
@@ -410,8 +400,8 @@ FAILED: Final[JudgedCases] = {
     "nothing shows": (
         [request_entry(1, 0, fault_entry(FaultEffect.FAILED, 9))],
         (
-            "failed-accepted, note: the provider's error amid an answer was not asked again "
-            "after, and nothing shows that it was noticed"
+            "failed-accepted, note: did not retry after an error within a response, and may "
+            "have ignored the error"
         ),
     ),
     "it was used": (
@@ -420,8 +410,8 @@ FAILED: Final[JudgedCases] = {
             request_entry(2, 500, key="other", continues=1),
         ],
         (
-            "failed-accepted, error: used an answer of which the provider said that it "
-            "failed: it stands in the history of a later request"
+            "failed-accepted, error: accepted a response that the provider reported as failed, "
+            "and sent it in the history of a later request"
         ),
     ),
 }
@@ -442,29 +432,29 @@ NO_READ_TIMEOUT: Final[JudgedCases] = {
     "for ever": (
         ended_silence(660_000.0),
         (
-            "no-read-timeout, error: waited 11 min 0 s in silence until it was ended: no "
-            "read timeout"
+            "no-read-timeout, error: waited 11 min 0 s until the proxy closed the connection: "
+            "no read timeout"
         ),
     ),
     "for long": (
         ended_silence(120_000.0, FaultEffect.UNANSWERED, status=0),
         (
-            "no-read-timeout, warning: waited 2 min 0 s in silence until it was ended: no "
-            "read timeout below 2 min 0 s"
+            "no-read-timeout, warning: waited 2 min 0 s until the proxy closed the connection: "
+            "no read timeout below 2 min 0 s"
         ),
     ),
     "for a while": (
         ended_silence(5_000.0),
         (
-            "no-read-timeout, note: waited 5.0 s in silence until it was ended: no read "
-            "timeout below 5.0 s"
+            "no-read-timeout, note: waited 5.0 s until the proxy closed the connection: no read"
+            " timeout below 5.0 s"
         ),
     ),
     "kept alive": (
         ended_silence(660_000.0, fault="stall-keepalive"),
         (
-            "no-read-timeout, warning: waited 11 min 0 s in silence until it was ended: no "
-            "limit for the whole answer"
+            "no-read-timeout, warning: waited 11 min 0 s until the proxy closed the connection:"
+            " no deadline for the whole response"
         ),
     ),
     "left": (
@@ -520,4 +510,4 @@ def test_the_evidence_names_the_response_and_the_reaction(entries: list[Entry]) 
         assert [item.entry for item in case.finding.evidence] == [
             item["number"] for item in entries
         ]
-        assert all(item.told and item.did for item in case.finding.evidence)
+        assert all(item.received and item.reaction for item in case.finding.evidence)

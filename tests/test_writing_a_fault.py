@@ -54,7 +54,7 @@ def test_a_pause_delays_what_follows() -> None:
 
     assert sent_data(burst) == sent_data(apply_fault(IDENTITY_FAULT))
     assert burst[2] == Wait(50.0)
-    with pytest.raises(UsageError, match="for must be more than 0ms"):
+    with pytest.raises(UsageError, match="for must be longer than 0ms"):
         page_namespace()["pause"](for_=0)
 
 

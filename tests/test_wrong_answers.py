@@ -375,7 +375,7 @@ class TestRules:
         assert ran.exit_code == 2
         assert ran.last_error_line == (
             f"llm-proxy: error: {tmp_path / 'llm-proxy.toml'}: normalise: unknown rule "
-            "'timestamp'; did you mean timestamps?"
+            "'timestamp'; did you mean 'timestamps'?"
         )
 
     async def test_what_was_recorded_exactly_is_found_by_a_rule_that_came_later(

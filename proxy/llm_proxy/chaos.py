@@ -55,7 +55,7 @@ class TrialOutcome(StrEnum):
     FAILED = "failed"
     HUNG = "hung"
     """The command exceeded its time limit and was stopped."""
-    NOT_INJECTED = "not struck"
+    NOT_INJECTED = "not injected"
     """The fault was never injected, so the exit code shows nothing about it."""
 
 
@@ -115,14 +115,14 @@ class FaultTrial:
         """The outcome with its reason, as a short phrase."""
         match self.outcome:
             case TrialOutcome.FAILED:
-                return f"failed, exit {self.exit_code}"
+                return f"failed (exit code {self.exit_code})"
             case TrialOutcome.HUNG:
-                return f"hung, stopped after {self.duration_s:.0f} s"
+                return f"hung (stopped after {self.duration_s:.0f} s)"
             case TrialOutcome.NOT_INJECTED:
                 for entry in self.journal.entries:
                     for fault in entry.skipped_faults:
-                        return f"not struck: {fault.skipped}"
-                return "not struck"
+                        return f"not injected: {fault.skipped}"
+                return "not injected"
             case TrialOutcome.PASSED:
                 return "passed"
 
@@ -137,7 +137,7 @@ class FaultTrial:
             for case in run_verdict.cases_with_findings
             if case.finding
         )
-        summary = ", ".join(findings) or "nothing to find fault with"
+        summary = ", ".join(findings) or "ok"
         if self.miss_count:
             summary += f"; {count_with_noun(self.miss_count, 'miss', 'misses')}"
         return summary
@@ -149,7 +149,7 @@ def _downgrade_suspicion(case: JudgedCase) -> JudgedCase:
         return case
     if case.rule.name not in _SUSPICION_RULES:
         return case
-    message = f"{finding.message}, but that the command failed"
+    message = f"{finding.message}; but the command failed"
     return replace(case, finding=replace(finding, level=FindingLevel.NOTE, message=message))
 
 
@@ -199,11 +199,11 @@ def chaos_result_document(chaos_run: ChaosRun) -> dict[str, Any]:
             {
                 "fault": trial.rule_text,
                 "outcome": trial.outcome.value,
-                "why": trial.outcome_with_reason,
+                "summary": trial.outcome_with_reason,
                 "exit_code": trial.exit_code,
                 "seconds": round(trial.duration_s, 3),
                 "requests": trial.request_count,
-                "struck": trial.injected_count,
+                "injected": trial.injected_count,
                 "misses": trial.miss_count,
                 "verdict": verdict_document(trial.verdict, level),
                 "output": trial.output_tail,

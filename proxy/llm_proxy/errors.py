@@ -53,7 +53,7 @@ def name_hint(name: str, known_names: Iterable[str], otherwise: str | None = Non
 
     known_names = list(known_names)
     if close_names := get_close_matches(name, known_names, 1):
-        return f"did you mean {close_names[0]}?"
+        return f"did you mean '{close_names[0]}'?"
     return f"known: {', '.join(known_names)}" if otherwise is None else otherwise
 
 

@@ -155,8 +155,8 @@ class FaultRuleCount:
     """How often a fault rule of the run matched a request, and injected its fault."""
 
     rule: str
-    seen: BoundedInt = 0
-    struck: BoundedInt = 0
+    matched: BoundedInt = 0
+    injected: BoundedInt = 0
 
 
 class JournalDocument(msgspec.Struct, frozen=True, rename={"request_count": "requests"}):

@@ -78,24 +78,21 @@ class _ChaosCommand(GroupedCommand):
     type=SecondsType(),
     default=120.0,
     show_default=True,
-    help="How long the command may run in each trial, in seconds.",
+    help="Stop the command after this many seconds per trial.",
 )
 @level_option
-@click.option(
-    "--survive", is_flag=True, help="Exit with 1 also where the command fails under a fault."
-)
+@click.option("--survive", is_flag=True, help="Exit with 1 if the command fails under any fault.")
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def chaos(
     command: tuple[str, ...], *, timeout: float, level: str, survive: bool, as_json: bool,
     **values: Any,
 ) -> None:  # fmt: skip
-    r"""Run a command once for each fault, over the same cassettes, and judge it.
+    r"""Run a command once for each fault, and report how it handled each one.
 
-    First it runs without any fault, and must pass. Then once for each: a reset, a rate limit, half
-    an event, a body that ends too early... The table shows how the command ended, and what it did
-    as a client: whether it asked again, when, and how often; whether it took half an answer for a
-    whole one. --fault and --faults choose what is tried; without them it is every fault there is.
+    The command first runs without faults, and must pass. Then it runs once for each fault, such as
+    a connection reset or a rate limit, with the same cassettes. Select the faults with --fault or
+    --faults; by default, all kinds of faults are tried.
 
     \b
     Examples:
@@ -104,13 +101,14 @@ def chaos(
       llm-proxy chaos --scenarios scenarios/ --survive -- pytest tests/
       llm-proxy chaos --json -- npm test > chaos.json
 
-    The exit code is 1 where a client is found to do wrong (llm-proxy verdict --help says what),
-    or never ends. Answers come from cassettes, or from scenarios where --scenarios, --mock or
-    --respond is given; nothing is recorded, and no network is used. So that no trial takes long,
-    gaps are cut short (--pace), and the silence of a fault ends (--silence).
+    The table shows the outcome of each run and the verdict on the client's behaviour (see
+    llm-proxy verdict --help). The exit code is 1 if a finding reaches --level, or a run hangs.
+
+    Responses come from cassettes, or from --scenarios, --mock or --respond. Nothing is recorded,
+    and the network is not used. Gaps and silences are shortened (--pace, --silence).
     """
     if not command:
-        raise UsageError("chaos runs a command: llm-proxy chaos -- pytest tests/")
+        raise UsageError("COMMAND is missing; use llm-proxy chaos -- pytest tests/")
     check_offline_on_miss(values)
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
@@ -160,13 +158,13 @@ def _check_baseline(baseline: FaultTrial) -> None:
         )
         lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
-            f"without any fault the command {baseline.outcome_with_reason}: mend that first; it "
-            f"printed{lines}"
+            f"the command {baseline.outcome_with_reason} without any fault; fix the command "
+            f"first; output:{lines}"
         )
     if not baseline.request_count:
         raise LlmProxyError(
-            "the command asked nothing of the proxy: does it read OPENAI_BASE_URL, or its "
-            "provider's twin?"
+            "the command sent no requests to the proxy; check that it reads OPENAI_BASE_URL, or "
+            "the variable of its provider"
         )
 
 
@@ -191,7 +189,7 @@ def _print_results(chaos_run: ChaosRun) -> None:
         if first_case.finding is not None:
             rules = (chaos_run.trials[number].rule_text for number in case_by_trial)
             faults = display.escape_line("; ".join(rules))
-            print_lines(["", (StyledText(name, "bold"), f", under {faults}")])
+            print_lines(["", (StyledText(name, "bold"), f", with {faults}")])
             print_lines(finding_lines(first_case, first_case.finding, _MAX_SHOWN_EVIDENCE))
     print_note(_summary_line(chaos_run))
 
@@ -201,9 +199,9 @@ def _summary_line(chaos_run: ChaosRun) -> str:
     counts = Counter(trial.outcome for trial in tried)
     ended = ", ".join(f"{counts[kind]} {kind}" for kind in TrialOutcome if counts[kind])
     wrong = len(chaos_run.failed_trials)
-    verdict = (
-        f"{count_with_noun(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
-    )
     left = chaos_run.planned_count - len(tried)
-    rest = f"; {left} not tried" if left else ""
-    return f"{count_with_noun(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"
+    parts = [f"{count_with_noun(len(tried), 'fault')} tried{': ' if ended else ''}{ended}"]
+    if wrong:
+        parts.append(f"{count_with_noun(wrong, 'fault')} not handled")
+    parts.append(f"{left} not tried" if left else "" if wrong else "ok")
+    return "; ".join(filter(None, parts))

@@ -61,8 +61,8 @@ def journal_cassette_names(path: Path) -> list[str]:
         library = msgspec.json.decode(_read_journal_file(path), type=_JournalDocument).library
     except msgspec.DecodeError:
         raise UsageError(
-            f"{path_as_unicode_text(path)} does not tell which cassettes its run used: give a "
-            "file that --journal of this version wrote"
+            f"{path_as_unicode_text(path)}: no list of cassettes; use a file that --journal of "
+            "this version wrote"
         ) from None
     return [*library.played, *library.recorded]
 
@@ -76,7 +76,7 @@ def _read_journal_file(path: Path) -> bytes:
             )
     except OSError as error:
         raise UsageError(
-            f"{path_as_unicode_text(path)} cannot be read ({error.strerror}): give a file that "
+            f"cannot read {path_as_unicode_text(path)}: {error.strerror}; use a file that "
             f"--journal wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
         ) from None
 
@@ -99,21 +99,21 @@ def _fetch_journal(url: str) -> bytes:
             return _check_journal_size(response.read(_MAX_JOURNAL_BYTES + 1), displayable_url(url))
     except HTTPError as error:
         raise UsageError(
-            f"{displayable_url(url)} answers with HTTP {error.code}: that is no llm-proxy; give "
-            "the URL that one printed when it started"
+            f"{displayable_url(url)}: HTTP {error.code}, not an llm-proxy; use the URL that "
+            "llm-proxy printed when it started"
         ) from None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         reason = str(getattr(reason, "strerror", None) or reason)
         raise UsageError(
-            f"{displayable_url(url)} does not answer ({printable_excerpt(reason, 200)}): start "
-            "llm-proxy there, or give the file that --journal wrote"
+            f"{displayable_url(url)}: no response ({printable_excerpt(reason, 200)}); start "
+            "llm-proxy, or use a file that --journal wrote"
         ) from None
 
 
 def _check_journal_size(content: bytes, source_name: str) -> bytes:
     if len(content) > _MAX_JOURNAL_BYTES:
         raise UsageError(
-            f"{source_name} holds more than {_MAX_JOURNAL_BYTES // 1024**2} MiB: that is no journal"
+            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, not a journal"
         )
     return content

@@ -68,7 +68,7 @@ def run_figures(run: JournalDocument) -> dict[str, Any]:
         "paces": _count_by_frequency(entry.pace for entry in entries if entry.pace),
         "lateness": _lateness(entries),
         "faults": _fault_figures(entries),
-        "never_injected": [fault.rule for fault in run.faults if not fault.struck],
+        "never_injected": [fault.rule for fault in run.faults if not fault.injected],
         "nearest": sum(entry.similarity is not None for entry in entries),
         "misses": group_misses(run.misses),
     }

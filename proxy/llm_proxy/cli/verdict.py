@@ -32,7 +32,7 @@ level_option = click.option(
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
-    help="Findings of this level and above make the exit code 1.",
+    help="Exit with 1 for findings of this level or above.",
 )
 
 
@@ -44,15 +44,16 @@ level_option = click.option(
     "--junit",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write JUnit XML to this file too, for CI.",
+    help="Also write JUnit XML to this file, for CI.",
 )
 def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None) -> None:
-    r"""Judge the clients of a run: what each made of its faults.
+    r"""Report how the clients of a run handled its faults.
 
-    After each fault it is seen whether a client asked again, when, and how often; whether it
-    took half an answer for a whole one, passed over what it could not read, or waited for ever.
-    SOURCE is a file that --journal wrote, or the URL of a running proxy; without it the proxy of
-    LLM_PROXY_URL is asked, else the one on port 4777. The rules are in docs/reference/verdict.md.
+    The verdict covers retries, timeouts, and whether a client accepted an incomplete or malformed
+    response. The rules are in docs/reference/verdict.md.
+
+    SOURCE is a file that --journal wrote, or the URL of a running proxy. The default is the proxy
+    at LLM_PROXY_URL, or else the one on port 4777.
 
     \b
     Examples:
@@ -61,8 +62,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
       llm-proxy verdict run.json --level error --junit verdict.xml
       llm-proxy verdict http://127.0.0.1:4777 --json | jq '.findings[].message'
 
-    Every finding is a note, a warning or an error. The exit code is 1 where one is a warning or
-    worse, or as --level says.
+    Each finding is a note, a warning or an error. The exit code is 1 if a finding reaches --level.
     """
     run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)
@@ -70,7 +70,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
         try:
             junit.write_bytes(junit_xml(run_verdict, threshold))
         except OSError as error:
-            raise UsageError(f"--junit {junit} cannot be written: {error.strerror}") from None
+            raise UsageError(f"cannot write {junit}: {error.strerror}") from None
     if as_json:
         print_json(verdict_document(run_verdict, threshold))
     else:
@@ -95,25 +95,22 @@ def finding_lines(
     for evidence in finding.evidence[:max_evidence]:
         yield f"  {display.escape_line(str(evidence))}"
     if (more := len(finding.evidence) - max_evidence) > 0:
-        yield f"  and {more:,} more: see --json"
-    yield StyledText(f"  What to do: {case.rule.advice}.", "dim")
+        yield f"  and {more:,} more (use --json to list all)"
+    yield StyledText(f"  Advice: {case.rule.advice}.", "dim")
 
 
 def _summary_line(run_verdict: RunVerdict) -> str:
     skipped = (
-        f"; {display.count_with_noun(run_verdict.skipped_fault_count, 'fault')} could not strike"
+        f"; {display.count_with_noun(run_verdict.skipped_fault_count, 'fault')} skipped"
         if run_verdict.skipped_fault_count
         else ""
     )
     if not run_verdict.fault_count:
         return NOTHING_INJECTED + skipped
-    watched = (
-        f"{display.count_with_noun(run_verdict.fault_count, 'fault')} met by "
-        f"{display.count_with_noun(run_verdict.faulted_request_count, 'request')} "
-        f"of {display.count_with_noun(run_verdict.faulted_session_count, 'session')}"
-    )
+    handled = {1: "it", 2: "both"}.get(run_verdict.fault_count, "all of them")
     counts = {level: run_verdict.count_findings(level) for level in reversed(FindingLevel)}
     found = ", ".join(
         display.count_with_noun(number, level) for level, number in counts.items() if number
     )
-    return f"{watched}: {found or 'nothing to find fault with'}{skipped}"
+    injected = f"{display.count_with_noun(run_verdict.fault_count, 'fault')} injected"
+    return f"{injected}; {found or f'the client handled {handled}'}{skipped}"

@@ -200,7 +200,11 @@ class RequestFaults:
 
     def finalize_records(self) -> tuple[FaultRecord, ...]:
         """Marks all rules that are still open as skipped; returns the records of all rules."""
-        reason = "the answer was over before it" if self._has_response else "there was no answer"
+        reason = (
+            "the response ended before the location"
+            if self._has_response
+            else "there was no response"
+        )
         for applied_rule in self.rules:
             if applied_rule.record is None:
                 applied_rule.skip(reason)
@@ -218,7 +222,7 @@ class RequestFaults:
             if not isinstance(mechanism, ReplaceResponse) or applied_rule.record is not None:
                 continue
             if replacement is not None:
-                applied_rule.skip("another fault has answered already")
+                applied_rule.skip("another fault has replaced the response")
                 continue
             try:
                 replacement = mechanism.make_response(applied_rule.context)
@@ -254,7 +258,7 @@ class RequestFaults:
             if not isinstance(applied_rule.mechanism, ReplaceResponse):
                 rewriters.append(RuleRewriter(applied_rule, applied_rule.mechanism))
             elif applied_rule.record is None:  # a scenario's
-                applied_rule.skip("the answer had begun")
+                applied_rule.skip("the response had already begun")
         return RewriterChain(rewriters)
 
     @property

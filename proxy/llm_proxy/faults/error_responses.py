@@ -13,12 +13,8 @@ from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.turns import Failure
 
 RETRY_ARGUMENTS: Final = {
-    "retry-after": FaultArgument(
-        unit_parsers.parse_duration_ms, "how long the client is told to wait"
-    ),
-    "should-retry": FaultArgument(
-        unit_parsers.parse_bool, "the header x-should-retry; none if left out"
-    ),
+    "retry-after": FaultArgument(unit_parsers.parse_duration_ms, "delay in the retry headers"),
+    "should-retry": FaultArgument(unit_parsers.parse_bool, "value of the header `x-should-retry`"),
 }
 """The arguments of error responses that tell the client whether and when to retry."""
 

@@ -59,7 +59,7 @@ def _parse_offset_ms(text: str) -> float:
 
 def _parse_event_type(text: str) -> str:
     if not text.strip():
-        raise ValueError("the type of an event, such as message_stop or done")
+        raise ValueError("an event type such as message_stop or done")
     return text.strip()
 
 
@@ -96,7 +96,9 @@ def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
     rules: list[FaultRule] = []
     for spec in specs:
         if not isinstance(spec, str | Mapping):
-            raise UsageError("a fault is a text such as reset,after=3, or a mapping with its name")
+            raise UsageError(
+                "a fault must be a text such as reset,after=3, or a mapping with a fault name"
+            )
         rules.append(parse_rule(spec))
     return tuple(rules)
 
@@ -121,15 +123,15 @@ def _parse_rule_text(text: str) -> FaultRule:
     fault_name, values = _split_terms(text)
     kind = FAULT_KINDS.get(fault_name)
     if kind is None:
-        raise UsageError(
-            f"there is no fault {fault_name}; {name_hint(fault_name, sorted(FAULT_KINDS))}"
-        )
+        known_faults = sorted(FAULT_KINDS)
+        hint = name_hint(fault_name, known_faults, f"known: {', '.join(known_faults)}")
+        raise UsageError(f"unknown fault '{fault_name}'; {hint}")
     known_names = (*kind.arguments, *LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
     for name in values:
         if name not in known_names:
             names = ", ".join(kind.arguments)
-            hint = name_hint(name, known_names, names and f"{kind.name} has {names}")
-            raise UsageError(f"there is no {name}{hint and '; '}{hint}")
+            hint = name_hint(name, known_names, names and f"{kind.name} takes {names}")
+            raise UsageError(f"unknown term '{name}'{hint and '; '}{hint}")
     arguments: dict[str, Any] = {}
     for name, argument in kind.arguments.items():
         if name in values or argument.default:
@@ -137,7 +139,7 @@ def _parse_rule_text(text: str) -> FaultRule:
             value = values.pop(name, argument.default)
             arguments[python_name] = _parse_value(name, value, argument.parse)
         elif argument.is_required:
-            raise UsageError(f"{kind.name} needs {name}: {argument.description}")
+            raise UsageError(f"{kind.name} requires {name}= ({argument.description})")
     rule = FaultRule(text, kind, arguments)
     location = _parse_location(kind, values)
     trigger, selector = _parse_trigger(kind, values), _parse_selector(kind, values)
@@ -146,8 +148,7 @@ def _parse_rule_text(text: str) -> FaultRule:
     )
     if selector.streams is False and needs_messages:
         raise UsageError(
-            f"{kind.name} strikes between the messages of a stream, and stream=false means bodies "
-            "without any"
+            f"{kind.name} is injected between the events of a stream; remove stream=false"
         )
     return replace(rule, location=location, trigger=trigger, selector=selector)
 
@@ -165,12 +166,12 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
         return None
     name, *others = names
     if others:
-        raise UsageError(f"{name} and {others[0]} are both places in the stream: keep one of them")
+        raise UsageError(f"{name}= and {others[0]}= both set the location; remove one of them")
     if not kind.allowed_locations:
-        raise UsageError(f"{kind.name} has no place in the stream: leave {name} out")
+        raise UsageError(f"{kind.name} has no location; remove {name}=")
     if name not in kind.allowed_locations:
-        allowed = [place for place in LOCATION_PARSERS if place in kind.allowed_locations]
-        raise UsageError(f"{kind.name} cannot be placed by {name}: it can by {', '.join(allowed)}")
+        allowed = [f"{place}=" for place in LOCATION_PARSERS if place in kind.allowed_locations]
+        raise UsageError(f"{kind.name} does not support {name}=; use {' or '.join(allowed)}")
     location: StreamLocation = _parse_value(name, values[name], LOCATION_PARSERS[name])
     return location
 
@@ -178,33 +179,36 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
 def _parse_trigger(kind: FaultKind, values: Mapping[str, str]) -> Trigger:
     names = [name for name in TRIGGER_PARSERS if name in values]
     if names and kind.scope != "request":
-        raise UsageError(f"{kind.name} has occasions of its own: leave {names[0]} out")
+        raise UsageError(f"{kind.name} does not support {names[0]}=; remove it")
     conditions = {name: _parse_value(name, values[name], TRIGGER_PARSERS[name]) for name in names}
     count_names = [name for name in ("nth", "first", "every") if name in conditions]
     if len(count_names) > 1:
-        raise UsageError(f"{count_names[0]} and {count_names[1]} both count: keep one of them")
+        raise UsageError(
+            f"{count_names[0]}= and {count_names[1]}= cannot be combined; remove one of them"
+        )
     if "per" in conditions and not count_names:
-        raise UsageError("per says what nth, first and every count: give one of them, too")
+        raise UsageError("per= requires nth=, first= or every=")
     return Trigger(**conditions)
 
 
 def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
     patterns = {name: values[name] for name in SELECTOR_NAMES if name in values}
     if patterns and kind.scope == "listener":
-        raise UsageError(f"{kind.name} is for all clients alike: leave {next(iter(patterns))} out")
+        raise UsageError(f"{kind.name} affects all clients; remove {next(iter(patterns))}=")
     streams = patterns.pop("stream", None)
     for name, pattern in patterns.items():
         if not pattern:
-            raise UsageError(f"{name} is empty: name one, or a pattern such as gpt-4*")
+            raise UsageError(f"{name}= is empty; set a name, or a pattern such as gpt-4*")
         if len(pattern) > _MAX_PATTERN_CHARS:
-            raise UsageError(f"{name} is longer than {_MAX_PATTERN_CHARS} characters")
+            raise UsageError(f"{name}= is longer than {_MAX_PATTERN_CHARS} characters")
         if pattern.count("*") > _MAX_STARS:
-            raise UsageError(f"{name} has more than {_MAX_STARS} stars")
+            raise UsageError(f"{name}= has more than {_MAX_STARS} asterisks")
     if "dialect" in patterns:
         pattern = patterns["dialect"]
         dialect_names = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
         if not any(matches_pattern(name, pattern) for name in dialect_names):
-            raise UsageError(f"there is no dialect {pattern}; {name_hint(pattern, dialect_names)}")
+            hint = name_hint(pattern, dialect_names, f"known: {', '.join(dialect_names)}")
+            raise UsageError(f"unknown dialect '{pattern}'; {hint}")
     return Selector(
         **patterns,
         streams=streams if streams is None else _parse_value("stream", streams, parse_bool),
@@ -214,9 +218,9 @@ def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
 def _split_terms(text: str) -> tuple[str, dict[str, str]]:
     """The fault's name and the values of the terms by name, of a text such as `reset,after=3`."""
     if len(text) > _MAX_RULE_CHARS:
-        raise UsageError(f"it is longer than {_MAX_RULE_CHARS} characters")
+        raise UsageError(f"the rule is longer than {_MAX_RULE_CHARS} characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise UsageError("it holds bytes that are no UTF-8")
+        raise UsageError("the rule contains bytes that are not valid UTF-8")
     raw_terms: list[str] = []
     start = 0
     while True:
@@ -231,18 +235,18 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise UsageError("write the name of a fault first, such as reset,after=3")
+        raise UsageError("the fault name is missing; write it first, such as reset,after=3")
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
         name, value = _normalize_name(raw_name.strip()), value.strip()
         if not equals or _NAME_PATTERN.fullmatch(name) is None:
             raise UsageError(
-                f"'{printable_excerpt(term, _MAX_SHOWN_CHARS)}' is no term: write name=value, and "
-                "put a value that holds a comma in double quotes"
+                f"'{printable_excerpt(term, _MAX_SHOWN_CHARS)}' is not a valid term; write "
+                "name=value, and put a value that contains a comma in double quotes"
             )
         if name in values:
-            raise UsageError(f"{name} is given twice")
+            raise UsageError(f"{name}= is set twice")
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         values[name] = value
@@ -255,19 +259,19 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
     for key, value in mapping.items():
         shown_key = printable_excerpt(str(key), _MAX_SHOWN_CHARS)
         if _NAME_PATTERN.fullmatch(_normalize_name(str(key))) is None:
-            raise UsageError(f"a fault has nothing that is called '{shown_key}'")
+            raise UsageError(f"'{shown_key}' is not a valid name of a term")
         match value:
             case bool():
                 values[str(key)] = str(value).lower()
             case int() if abs(value) > _MAX_INTEGER:
-                raise UsageError(f"{shown_key} of a fault is larger than {_MAX_INTEGER}")
+                raise UsageError(f"'{shown_key}' is larger than {_MAX_INTEGER}")
             case str() | int() | float():
                 values[str(key)] = str(value)
             case _:
-                raise UsageError(f"{shown_key} of a fault must be text or a number")
+                raise UsageError(f"'{shown_key}' must be a text, a number or a boolean")
     fault_name = values.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(fault_name)) is None:
-        raise UsageError("a fault is given by its name: {fault: reset, after: 3}")
+        raise UsageError("the fault name is missing; write {fault: reset, after: 3}")
     return ",".join([fault_name, *(f"{key}={_quote(value)}" for key, value in values.items())])
 
 

@@ -44,7 +44,7 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
     """
     decoded_request = position.context.decoded_request
     if not json_api.succeeded(position.require_head()):
-        raise FaultNotApplicable("the answer is an error already")
+        raise FaultNotApplicable("the response is already an error")
     try:
         return decoded_request.dialect.representable_turns(
             decoded_request.request, (turn,), decoded_request.context
@@ -67,9 +67,9 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
     """
     turns = decode_turns(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
-        raise FaultNotApplicable("the answer says nothing that can be read")
+        raise FaultNotApplicable("the response contains no output that can be decoded")
     if any(turn.failure for turn in turns):
-        raise FaultNotApplicable("the answer has failed already")
+        raise FaultNotApplicable("the response already contains an error")
     return turns
 
 
@@ -98,14 +98,14 @@ def inject_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn])
     """
     decoded_request = position.context.decoded_request
     if position.sent_message_prefix:
-        raise FaultNotApplicable("a message was under way")
+        raise FaultNotApplicable("the location is within an event")
     so_far = decode_turns(position, position.sent_messages)
     if not so_far:
         if decoded_request.dialect.decode_request(decoded_request.request) is None:
-            raise FaultNotApplicable("the answer says nothing that can be read")
+            raise FaultNotApplicable("the response contains no output that can be decoded")
         so_far = (Turn(()),)
     if any(turn.finish or turn.failure for turn in so_far):
-        raise FaultNotApplicable("the answer had told why it ends")
+        raise FaultNotApplicable("the finish reason had already been sent")
     # Where the messages before lack id and model, the next ones may have them.
     next_turn = next(iter(decode_turns(position, position.taken_messages)), Turn(()))
     turns = [
@@ -140,7 +140,7 @@ def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectRes
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
     if response.codec_name != position.codec:
-        raise FaultNotApplicable("the answer does not come in the form that was asked for")
+        raise FaultNotApplicable("the response does not have the requested format")
     return response
 
 
@@ -228,7 +228,7 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
         turn = to_representable_turn(position, Turn((Text("a"),), finish=finish))
         if turn.finish in _NORMAL_FINISHES:
             name = position.context.decoded_request.dialect.name
-            raise FaultNotApplicable(f"{name} has no word for an answer that ends so")
+            raise FaultNotApplicable(f"{name} has no such finish reason")
 
     def inject(position: StreamPosition) -> InjectedActions:
         decoded_request = position.context.decoded_request

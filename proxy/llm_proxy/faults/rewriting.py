@@ -16,6 +16,7 @@ from typing import Final
 
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.display import count_with_noun
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.kind import (
@@ -44,10 +45,10 @@ _MAX_ADDED_BYTES: Final = 64 * 1024 * 1024
 """Bytes by which the rules of one response may make its body longer: where each rule repeats what
 the one before has repeated, the body grows exponentially."""
 _FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
-    "chunked": "a body that comes in chunks",
+    "chunked": "a chunked body",
     "close": "a body that ends with the connection",
-    "length": "a body of a declared length",
-    "none": "an answer without a body",
+    "length": "a body with a declared length",
+    "none": "a response without a body",
 }
 
 
@@ -213,7 +214,7 @@ class RuleRewriter:
             case Begin(head):
                 return self._feed_head(action, head)
             case Abort():
-                return [*self._skip("the answer broke off before it"), action]
+                return [*self._skip("the response was cut off before the location"), action]
             case Send(data) if not self._is_framing_checked:
                 return [*self._check_framing(data), *self.feed(action)]
             case Send() | SendRaw():
@@ -232,16 +233,16 @@ class RuleRewriter:
         if self._is_done():
             return output
         match self._location:
-            case AfterEvents(events):
-                reason = f"the body had {len(body.messages)} messages, and not {events}"
-            case AfterBytes(size):
-                reason = f"the body had {body.fed_bytes} bytes, and not {size}"
+            case AfterEvents():
+                reason = f"the body had only {count_with_noun(len(body.messages), 'event')}"
+            case AfterBytes():
+                reason = f"the body had only {count_with_noun(body.fed_bytes, 'byte')}"
             case AtEvent(type=event_type):
-                reason = f"no message of the body was of the type {event_type}"
+                reason = f"the body had no event of the type {event_type}"
             case AtTime(ms):
-                reason = f"the answer was over before {ms:g} ms"
+                reason = f"the response ended before {ms:g} ms"
             case _:
-                reason = "there was no answer"
+                reason = "there was no response"
         return output + self._skip(reason)
 
     def _feed_head(self, action: Begin, head: ResponseHead) -> list[Action]:
@@ -292,14 +293,14 @@ class RuleRewriter:
             isinstance(mechanism, OneShot) and mechanism.taken_message_count
         )
         if needs_messages and (content_coding := framed_message_contents.content_coding(head)):
-            raise FaultNotApplicable(f"the body is packed with {content_coding}")
+            raise FaultNotApplicable(f"the body is compressed with {content_coding}")
         body_description = ""
         if head.framing not in kind.allowed_framings:
             body_description = _FRAMING_DESCRIPTIONS[head.framing]
         elif codec not in kind.allowed_codecs:
-            body_description = "a whole body" if codec == "whole" else f"a body of {codec}"
+            body_description = "a whole body" if codec == "whole" else f"a body of the type {codec}"
         if body_description:
-            raise FaultNotApplicable(f"{kind.name} has no meaning in {body_description}")
+            raise FaultNotApplicable(f"{kind.name} is not applicable to {body_description}")
         if isinstance(mechanism, OneShot) and mechanism.check_applicable is not None:
             mechanism.check_applicable(self._take_messages(0)[0])
 
@@ -325,12 +326,10 @@ class RuleRewriter:
                 return AfterBytes(1 if total_bytes is None else total_bytes // 2)
             case AtFraction(share):
                 if total_bytes is None:
-                    raise FaultNotApplicable(
-                        "fraction= needs a body whose length is known beforehand"
-                    )
+                    raise FaultNotApplicable("fraction= requires a body with a known length")
                 return AfterBytes(round(total_bytes * share))
             case AfterEvents() | AtEvent() if location != AfterEvents(0) and not is_stream:
-                raise FaultNotApplicable("the body does not come in messages")
+                raise FaultNotApplicable("the body has no events")
             case _:
                 return location
 
@@ -383,11 +382,11 @@ class RuleRewriter:
             return []
         if mechanism.taken_message_count and not available_count:
             return self._skip(
-                "there was no message behind it" if body.fed_bytes else "the body is empty"
+                "no event followed the location" if body.fed_bytes else "the body is empty"
             )
         is_at_end = self._head is not None and body.released_bytes == self.total_bytes
         if mechanism.only_truncates and is_at_end:
-            return self._skip("there was nothing behind it")
+            return self._skip("nothing followed the location")
         position, taken_actions = self._take_messages(mechanism.taken_message_count)
         try:
             injected = mechanism.make_injected_actions(position)
@@ -455,7 +454,7 @@ class RewritingTooExpensive(Exception):
     """The rules of one response together rewrite too many actions, or add too many bytes."""
 
     def __init__(self) -> None:
-        super().__init__("the rules of this answer make too much work together")
+        super().__init__("the fault rules require too much work for one response")
 
 
 class RewriterChain:

@@ -175,7 +175,11 @@ class ActiveRule:
 
     def to_json_fields(self) -> dict[str, str | int]:
         """The rule and its counts as JSON fields."""
-        return {"rule": self.rule.text, "seen": self.matched_count, "struck": self.injected_count}
+        return {
+            "rule": self.rule.text,
+            "matched": self.matched_count,
+            "injected": self.injected_count,
+        }
 
 
 @dataclass(slots=True)

@@ -14,15 +14,15 @@ from llm_proxy.journal_document import ENDING_CLIENT_GONE, ENDING_CUT, JournalEn
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 
 _EFFECT_DESCRIPTIONS: Final[dict[str, str]] = {
-    FaultEffect.UNANSWERED: "no answer",
-    FaultEffect.DISCONNECTED: "a connection that closed before any answer",
+    FaultEffect.UNANSWERED: "no response",
+    FaultEffect.DISCONNECTED: "connection closed before the response",
     FaultEffect.STALLED: "silence{where}",
-    FaultEffect.CUT: "a body that broke off{where}",
-    FaultEffect.TRUNCATED: "a body that ended early{where}",
-    FaultEffect.FAILED: "the provider's own error{where}",
-    FaultEffect.MALFORMED: "what cannot be read{where}",
-    FaultEffect.ALTERED: "an answer that was altered{where}",
-    FaultEffect.SLOWED: "a slow answer",
+    FaultEffect.CUT: "body cut off{where}",
+    FaultEffect.TRUNCATED: "body ended early{where}",
+    FaultEffect.FAILED: "provider error{where}",
+    FaultEffect.MALFORMED: "malformed data{where}",
+    FaultEffect.ALTERED: "altered response{where}",
+    FaultEffect.SLOWED: "slow response",
 }
 _ABANDONABLE_EFFECTS: Final = (
     FaultEffect.UNANSWERED,
@@ -58,14 +58,14 @@ class FindingEvidence:
     """The number of the request in the journal."""
     at_ms: float
     """When the request was read in full, in ms since the run began."""
-    told: str
+    received: str
     """What the client received, as text."""
-    did: str
+    reaction: str
     """What the client did then, as text."""
 
     def __str__(self) -> str:
-        """One line: `#3 at 1.2 s: HTTP 429; asked again 350 ms later (#4)`."""
-        events_text = "; ".join(filter(None, (self.told, self.did)))
+        """One line: `#3 at 1.2 s: HTTP 429; retried after 350 ms (#4)`."""
+        events_text = "; ".join(filter(None, (self.received, self.reaction)))
         return f"#{self.entry} at {format_duration(max(0.0, self.at_ms))}: {events_text}"
 
 
@@ -90,13 +90,13 @@ def attempt_evidence(attempt: JournalEntry, next_attempt: JournalEntry | None) -
     retry_text = ""
     if next_attempt is not None:
         count = next_attempt.retry_count
-        count_text = "" if count is None else f", retry {count} by its SDK's count"
+        count_text = "" if count is None else f", SDK retry count {count}"
         retry_text = (
-            f"asked again {format_duration(pause_ms(attempt, next_attempt))} later "
+            f"retried after {format_duration(pause_ms(attempt, next_attempt))} "
             f"(#{next_attempt.number}{count_text})"
         )
     elif attempt.needs_retry:
-        retry_text = "did not ask again"
+        retry_text = "did not retry"
     actions = filter(None, (_departure_text(attempt), retry_text))
     return FindingEvidence(
         attempt.number, attempt.at_ms, describe_received(attempt), "; ".join(actions)
@@ -112,23 +112,23 @@ def evidence_of_use(
             attempt.number,
             attempt.at_ms,
             describe_received(attempt),
-            f"sent as history with #{chain.follow_up_by_attempt_number[attempt.number].number}",
+            f"part of the history of #{chain.follow_up_by_attempt_number[attempt.number].number}",
         )
         for attempt in spoiled
     )
 
 
 def describe_received(attempt: JournalEntry) -> str:
-    """What the client received: `HTTP 429, told to wait 2.0 s (fault status,code=429)`."""
+    """What the client received: `HTTP 429, Retry-After 2.0 s (fault status,code=429)`."""
     faults = attempt.injected_faults
     descriptions = [_fault_text(attempt, fault) for fault in faults]
     if not faults and not attempt.status:
-        descriptions.append("no answer")
+        descriptions.append("no response")
     elif not faults:
         is_complete = attempt.status < HTTPStatus.BAD_REQUEST and attempt.ending != ENDING_CUT
-        descriptions.append("an answer" if is_complete else f"HTTP {attempt.status}")
+        descriptions.append("complete response" if is_complete else f"HTTP {attempt.status}")
     if attempt.retry_after_ms is not None:
-        descriptions.append(f"told to wait {format_duration(attempt.retry_after_ms)}")
+        descriptions.append(f"Retry-After {format_duration(attempt.retry_after_ms)}")
     if attempt.should_retry is not None:
         descriptions.append(f"x-should-retry: {str(attempt.should_retry).lower()}")
     rule_texts = "; ".join(fault.rule for fault in faults if fault.rule)
@@ -142,7 +142,7 @@ def format_repeat_count(number: int) -> str:
 
 def _fault_text(attempt: JournalEntry, fault: FaultRecord) -> str:
     if fault.effect == FaultEffect.REFUSED:
-        return f"HTTP {attempt.status}" if attempt.status else "a refusal"
+        return f"HTTP {attempt.status}" if attempt.status else "an error response"
     where = ""
     if fault.event is not None:
         where = f" after {count_with_noun(fault.event, 'event')}"
@@ -155,9 +155,9 @@ def _fault_text(attempt: JournalEntry, fault: FaultRecord) -> str:
 def _departure_text(attempt: JournalEntry) -> str:
     """How long the client stayed connected; empty where it had no choice."""
     if not attempt.is_over:
-        return "is still there"
+        return "is still connected"
     duration_text = format_duration(max(0.0, attempt.ms))
     if attempt.ending == ENDING_CLIENT_GONE:
-        return f"left after {duration_text}"
+        return f"disconnected after {duration_text}"
     has_stayed = attempt.first_fault_with_effect(*_ABANDONABLE_EFFECTS) is not None
-    return f"stayed to the end, {duration_text}" if has_stayed else ""
+    return f"stayed connected to the end ({duration_text})" if has_stayed else ""

@@ -20,7 +20,7 @@ _SUITE_NAME: Final = "llm-proxy verdict"
 _INVALID_XML_CHARS: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow, not even escaped."""
 
-NOTHING_INJECTED: Final = "nothing was injected: nothing to judge"
+NOTHING_INJECTED: Final = "no faults were injected"
 
 
 def junit_xml(run_verdict: RunVerdict, level: FindingLevel) -> bytes:
@@ -37,7 +37,7 @@ def junit_xml(run_verdict: RunVerdict, level: FindingLevel) -> bytes:
         _add_test_case(suite, case, level)
     if not run_verdict.cases:
         skipped_case = ET.SubElement(
-            suite, "testcase", _test_case_attributes("verdict", "a client after a fault")
+            suite, "testcase", _test_case_attributes("verdict", "client behaviour after a fault")
         )
         ET.SubElement(skipped_case, "skipped", message=NOTHING_INJECTED)
     ET.indent(root)
@@ -59,7 +59,7 @@ def _add_test_case(suite: ET.Element, case: JudgedCase, level: FindingLevel) -> 
     lines = [
         f"{count_with_noun(len(case.chain.attempts), 'attempt')}:",
         *map(str, finding.evidence),
-        f"What to do: {case.rule.advice}.",
+        f"Advice: {case.rule.advice}.",
     ]
     details = _xml_text("\n".join(lines))
     if case.severity >= level.severity:

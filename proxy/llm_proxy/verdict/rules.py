@@ -81,26 +81,24 @@ def _judge_giving_up(chain: RetryChain) -> VerdictFinding | None:
     level = FindingLevel.NOTE
     if attempt_count > 1:
         message = (
-            f"gave up after it had asked {format_repeat_count(attempt_count)}: "
-            f"{describe_received(last)}"
+            f"gave up after {count_with_noun(attempt_count, 'attempt')}: {describe_received(last)}"
         )
     elif last.status and last.streams and not _invites_retry(last):
-        message = f"a stream was lost, and nobody asked again: {describe_received(last)}"
+        message = f"did not retry an interrupted stream: {describe_received(last)}"
     elif (last.retry_after_ms or 0.0) > _LONG_RETRY_AFTER_MS:
-        message = f"gave up, as it was told to wait {format_duration(last.retry_after_ms or 0.0)}"
+        message = f"gave up instead of waiting for {format_duration(last.retry_after_ms or 0.0)}"
     else:
         level = FindingLevel.WARNING
-        message = f"gave up at the first failure: {describe_received(last)}"
+        message = f"gave up after the first failure: {describe_received(last)}"
     return VerdictFinding(level, message, chain_evidence(chain))
 
 
 _GAVE_UP: Final = VerdictRule(
     name="gave-up",
-    description="does not ask again after a failure that may pass",
+    description="does not retry after a transient failure",
     advice=(
-        "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK "
-        "asks again for a stream that has begun: catch what it raises there, and ask again or say "
-        "so"
+        "keep the retries of the SDK enabled (max_retries), or retry in the application; no SDK "
+        "retries a stream that has begun, so catch its exception, and retry or report the failure"
     ),
     applies_to_chain=lambda chain: (
         chain.last_attempt.is_over and any(map(_is_transient, chain.attempts))
@@ -127,9 +125,9 @@ def _judge_early_retries(chain: RetryChain) -> VerdictFinding | None:
         return None
     before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
     message = (
-        f"asked again too soon, {format_repeat_count(len(early_retries))}: after "
-        f"{format_duration(pause_ms(before, after))}, "
-        f"where it was told to wait {format_duration(before.retry_after_ms or 0.0)}"
+        f"retried {format_repeat_count(len(early_retries))} too early: after "
+        f"{format_duration(pause_ms(before, after))} instead of "
+        f"{format_duration(before.retry_after_ms or 0.0)}"
     )
     evidence = tuple(attempt_evidence(*pair) for pair in early_retries)
     return VerdictFinding(FindingLevel.ERROR, message, evidence)
@@ -137,10 +135,10 @@ def _judge_early_retries(chain: RetryChain) -> VerdictFinding | None:
 
 _TOO_SOON: Final = VerdictRule(
     name="too-soon",
-    description="asks again before Retry-After allows it",
+    description="retries before the time in Retry-After",
     advice=(
-        "wait for the time in retry-after-ms or Retry-After before asking again; the SDKs of "
-        "OpenAI and Anthropic do where their retries are left on"
+        "wait for the time in retry-after-ms or Retry-After before a retry; the SDKs of OpenAI and "
+        "Anthropic do this if their retries are enabled"
     ),
     applies_to_chain=lambda chain: any(
         (before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs()
@@ -179,7 +177,7 @@ def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
         if len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.may_be_separate_requests:
             level = FindingLevel.ERROR
         message = (
-            f"asked again without a pause: {count_with_noun(len(short_pauses_ms), 'time')} within "
+            f"retried {format_repeat_count(len(short_pauses_ms))} without a delay: after at most "
             f"{format_duration(max(short_pauses_ms))}"
         )
     elif (
@@ -188,7 +186,7 @@ def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
         and max(pauses_ms) < _MIN_GROWTH_FACTOR * max(min(pauses_ms), _MIN_PAUSE_MS)
     ):
         message = (
-            f"waits no longer each time: {count_with_noun(len(pauses_ms), 'pause')} of "
+            f"retried without increasing delays: {count_with_noun(len(pauses_ms), 'delay')} of "
             f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
         )
     else:
@@ -198,10 +196,10 @@ def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
 
 _NO_BACKOFF: Final = VerdictRule(
     name="no-backoff",
-    description="asks again without pauses that grow",
+    description="retries without increasing delays",
     advice=(
-        "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
-        "take a random share off, so that clients do not come back together"
+        "wait 0.5 s before the first retry, double the delay for each further retry up to about "
+        "8 s, and subtract a random share, so that clients do not retry at the same time"
     ),
     applies_to_chain=lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
     judge_chain=_judge_pauses,
@@ -225,7 +223,7 @@ def _judge_attempt_count(chain: RetryChain) -> VerdictFinding | None:
     if len(starts_ms) <= _MAX_ATTEMPTS and not has_burst:
         return None
     message = (
-        f"asked {count_with_noun(len(starts_ms), 'time')} for the same within "
+        f"sent the same request {count_with_noun(len(starts_ms), 'time')} within "
         f"{format_duration(starts_ms[-1] - starts_ms[0])}"
     )
     level = FindingLevel.WARNING if chain.may_be_separate_requests else FindingLevel.ERROR
@@ -234,10 +232,10 @@ def _judge_attempt_count(chain: RetryChain) -> VerdictFinding | None:
 
 _RETRY_STORM: Final = VerdictRule(
     name="retry-storm",
-    description="asks more than 10 times for the same, or more than 5 times within a second",
+    description="sends the same request more than 10 times, or more than 5 times within a second",
     advice=(
-        "limit the attempts of one request to three or so, all layers together: an SDK's retries "
-        "are multiplied by those of the framework and the application around it"
+        "limit the attempts of one request to about three in total: the retries of the SDK, the "
+        "framework and the application multiply"
     ),
     applies_to_chain=lambda chain: len(chain.attempts) > 1,
     judge_chain=_judge_attempt_count,
@@ -275,15 +273,13 @@ def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
         case None:
             count_text = ""
         case 0:
-            count_text = (
-                ", which its SDK counts as a new one: the application asked again by itself"
-            )
+            count_text = ", sent by the application as a new request"
         case count:
-            count_text = f", which its SDK counts as retry {count}"
+            count_text = f", SDK retry count {count}"
     message = (
-        "asked again for what was refused for good, "
-        f"{format_repeat_count(len(forbidden_retries))}: HTTP {before.status}{should_retry_text}, "
-        f"and {format_duration(pause_ms(before, after))} later the same request{count_text}"
+        f"retried {format_repeat_count(len(forbidden_retries))} after a permanent error: "
+        f"HTTP {before.status}{should_retry_text}, "
+        f"and the same request {format_duration(pause_ms(before, after))} later{count_text}"
     )
     evidence = tuple(attempt_evidence(*pair) for pair in forbidden_retries)
     return VerdictFinding(worst, message, evidence)
@@ -291,10 +287,10 @@ def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
 
 _MUST_NOT_RETRY: Final = VerdictRule(
     name="must-not-retry",
-    description="asks again after an answer that says that it would not help",
+    description="retries after a permanent error",
     advice=(
-        "raise at once after 400, 401, 403, 404, 413, 422 and their kin, and after "
-        "x-should-retry: false; a 401 may be asked once more with a new key"
+        "raise an error immediately after 400, 401, 403, 404, 413, 422 and similar statuses, and "
+        "after x-should-retry: false; after a 401, retry at most once, with a new key"
     ),
     applies_to_chain=lambda chain: any(map(_forbids_retry, chain.attempts)),
     judge_chain=_judge_forbidden_retries,
@@ -304,7 +300,7 @@ _MUST_NOT_RETRY: Final = VerdictRule(
 def _finding_of_use(
     chain: RetryChain, used_attempts: list[JournalEntry], level: FindingLevel, message: str
 ) -> VerdictFinding:
-    message += ": it stands in the history of a later request"
+    message += ", and sent it in the history of a later request"
     return VerdictFinding(level, message, evidence_of_use(chain, used_attempts))
 
 
@@ -331,10 +327,12 @@ def _is_partial(attempt: JournalEntry) -> bool:
 def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
     if used := chain.used_attempts(_is_truncated):
         return _finding_of_use(
-            chain, used, FindingLevel.ERROR, "took half an answer for a whole one"
+            chain, used, FindingLevel.ERROR, "accepted an incomplete response as complete"
         )
     if used := chain.used_attempts(_is_partial):
-        return _finding_of_use(chain, used, FindingLevel.WARNING, "went on with half an answer")
+        return _finding_of_use(
+            chain, used, FindingLevel.WARNING, "continued with an incomplete response"
+        )
     last = chain.last_attempt
     if not _is_truncated(last) or last.ending != ENDING_SENT:
         return None
@@ -343,17 +341,17 @@ def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
     return _unnoticed(
         chain,
         FindingLevel.WARNING if can_pass_as_complete else FindingLevel.NOTE,
-        "an answer that was not whole was not asked for again, and nothing shows that it "
-        "was noticed",
+        "did not retry an incomplete response, and may have accepted it as complete",
     )
 
 
 _TRUNCATED_ACCEPTED: Final = VerdictRule(
     name="truncated-accepted",
-    description="takes an answer that is not whole for a whole one",
+    description="accepts an incomplete response as complete",
     advice=(
-        "use no answer without its end: a finish_reason (OpenAI), message_stop and a stop_reason "
-        "(Anthropic), a finishReason (Gemini), done (Ollama); where it is missing, ask again"
+        "check that each response has its end: a finish_reason (OpenAI), message_stop and a "
+        "stop_reason (Anthropic), a finishReason (Gemini), done (Ollama); if the end is missing, "
+        "retry"
     ),
     applies_to_chain=lambda chain: (
         any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
@@ -384,7 +382,7 @@ def _is_malformed(attempt: JournalEntry) -> bool:
 def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
     if used := chain.used_attempts(_is_malformed):
         return _finding_of_use(
-            chain, used, FindingLevel.ERROR, "used an answer that cannot be read in full"
+            chain, used, FindingLevel.ERROR, "accepted a response with malformed data"
         )
     last = chain.last_attempt
     fault = _malformed_fault(last)
@@ -394,17 +392,17 @@ def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
     return _unnoticed(
         chain,
         FindingLevel.WARNING,
-        f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "
-        "end, and did not ask again",
+        f"continued to read for {format_duration(read_on_ms)} after malformed data, and did not "
+        "retry",
     )
 
 
 _MALFORMED_ACCEPTED: Final = VerdictRule(
     name="malformed-accepted",
-    description="passes over what it cannot read, and takes the rest of the answer",
+    description="skips malformed data, and accepts the rest of the response",
     advice=(
-        "let what cannot be read end the answer as an error, and ask again; do not catch and "
-        "continue within the loop that reads the stream"
+        "treat malformed data as a failure of the whole response, and retry; do not catch the "
+        "exception and continue in the loop that reads the stream"
     ),
     applies_to_chain=lambda chain: any(map(_is_malformed, chain.attempts)),
     judge_chain=_judge_malformed_responses,
@@ -417,7 +415,7 @@ def _has_error_event(attempt: JournalEntry) -> bool:
 
 def _judge_failed_responses(chain: RetryChain) -> VerdictFinding | None:
     if used := chain.used_attempts(_has_error_event):
-        message = "used an answer of which the provider said that it failed"
+        message = "accepted a response that the provider reported as failed"
         return _finding_of_use(chain, used, FindingLevel.ERROR, message)
     last = chain.last_attempt
     if not _has_error_event(last) or last.ending != ENDING_SENT:
@@ -425,17 +423,16 @@ def _judge_failed_responses(chain: RetryChain) -> VerdictFinding | None:
     return _unnoticed(
         chain,
         FindingLevel.NOTE,
-        "the provider's error amid an answer was not asked again after, and nothing shows "
-        "that it was noticed",
+        "did not retry after an error within a response, and may have ignored the error",
     )
 
 
 _FAILED_ACCEPTED: Final = VerdictRule(
     name="failed-accepted",
-    description="passes over an error that the provider sends amid its answer",
+    description="ignores an error that the provider sends within a response",
     advice=(
-        "catch what the SDK raises within the loop that reads the stream (APIError of OpenAI's "
-        "and Anthropic's), and ask again; Cohere's raises nothing: look for finish_reason ERROR"
+        "catch the SDK's exception in the loop that reads the stream (APIError for OpenAI and "
+        "Anthropic), and retry; Cohere's SDK raises nothing, so check for finish_reason ERROR"
     ),
     applies_to_chain=lambda chain: any(map(_has_error_event, chain.attempts)),
     judge_chain=_judge_failed_responses,
@@ -471,8 +468,10 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
     is_kept_alive = any(
         fault.fault == _KEEP_ALIVE_FAULT for fault in longest_attempt.injected_faults
     )
-    limit = "limit for the whole answer" if is_kept_alive else "read timeout"
-    message = f"waited {format_duration(waited_ms)} in silence until it was ended: no {limit}"
+    limit = "deadline for the whole response" if is_kept_alive else "read timeout"
+    message = (
+        f"waited {format_duration(waited_ms)} until the proxy closed the connection: no {limit}"
+    )
     if waited_ms < _MAX_SDK_TIMEOUT_MS:
         message += f" below {format_duration(waited_ms)}"
     level = FindingLevel.ERROR
@@ -489,10 +488,10 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
 
 _NO_READ_TIMEOUT: Final = VerdictRule(
     name="no-read-timeout",
-    description="waits in silence for as long as nobody ends it",
+    description="waits for a silent response without a time limit",
     advice=(
-        "give the client a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, "
-        "which come with ten minutes or none), and the whole answer a limit of its own"
+        "set a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, whose default "
+        "is ten minutes or none) and a deadline for the whole response"
     ),
     applies_to_chain=lambda chain: any(
         attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts

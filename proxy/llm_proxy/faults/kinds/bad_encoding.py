@@ -1,10 +1,9 @@
-"""`bad-encoding`: the head declares a compressed body, and the body is not compressed.
+"""`bad-encoding`: the head declares `gzip`, but the body is not compressed.
 
     content-encoding: gzip  event 1  event 2  …
     ├───────────────────────┼────────┼────────┼──
 
-The bytes are unchanged, and a client that trusts the head cannot decompress them.  Where the body
-really is compressed with gzip, the head declares deflate.
+If the body is really compressed with gzip, the head declares `deflate`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _with_false_encoding(head: ResponseHead) -> ResponseHead:
 KIND = FaultKind(
     "bad-encoding",
     FaultEffect.MALFORMED,
-    "the head says gzip, and the body is not packed",
+    "a wrong `Content-Encoding`",
     lambda: Transform(lambda _: HeadTransform(_with_false_encoding)),
     allowed_framings=FRAMINGS_WITH_BODY,
     example="bad-encoding",

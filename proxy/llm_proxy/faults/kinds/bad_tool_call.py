@@ -4,11 +4,9 @@ r"""`bad-tool-call`: the model calls a tool in a way that cannot be executed.
     how=name      {"name":"get_weather_v2","arguments":"{\"city\":\"Rome\"}"}
     how=missing   {"name":"get_weather","arguments":"{}"}
 
-Invalid JSON as arguments, a tool that was not offered, a missing required argument.  Only the first
-call of the response is changed.  A response without a call gets a call of the first tool that the
-request offers, in place of its text.  Not applicable where no tool is offered; `how=json` is not
-applicable where the wire format holds arguments as an object (Gemini, Ollama, whole messages of
-Anthropic and Bedrock).  A live response is buffered to its end.
+Only the first tool call of the response changes.  If the response has no tool call, a call of the
+request's first tool replaces its text.  The request must offer tools.  `how=json` is not applicable
+to Gemini, Ollama, and whole messages of Anthropic and Bedrock.
 """
 
 from __future__ import annotations
@@ -42,15 +40,15 @@ def _bad_tool_call(how: str) -> Mechanism:
     def check_applicable(position: StreamPosition) -> None:
         turn = reencoding.to_representable_turn(position, _VALID_CALL_TURN)
         if not _offered_tools(position):
-            raise FaultNotApplicable("the request offers no tool")
+            raise FaultNotApplicable("the request offers no tools")
         if how == "json":
             try:
                 invalid_call = ToolCall("", "f", "{")
                 reencoding.to_representable_turn(position, replace(turn, parts=(invalid_call,)))
             except FaultNotApplicable:
                 raise FaultNotApplicable(
-                    f"{position.context.decoded_request.dialect.name} tells arguments as an "
-                    "object, which is JSON"
+                    f"{position.context.decoded_request.dialect.name} stores tool arguments as an "
+                    "object, not as JSON text"
                 ) from None
 
     def replace_call(position: StreamPosition) -> InjectedActions:
@@ -131,7 +129,7 @@ def _corrupt_call(how: str, call: ToolCall, tools: Sequence[ToolDefinition]) -> 
     )
     required_names = [name for name in candidate_names if isinstance(name, str)]
     if not required_names:
-        raise FaultNotApplicable(f"the tool {call.name} has no argument that must be there")
+        raise FaultNotApplicable(f"the tool {call.name} has no required argument")
     removed_name = next((name for name in required_names if name in arguments), required_names[0])
     arguments.pop(removed_name, None)
     return replace(call, arguments=lenient_json.compact_json(arguments))
@@ -147,11 +145,13 @@ def _parse_how(text: str) -> str:
 KIND = FaultKind(
     "bad-tool-call",
     FaultEffect.ALTERED,
-    "a call of a tool that cannot be carried out",
+    "a tool call that cannot be executed",
     _bad_tool_call,
     {
         "how": FaultArgument(
-            _parse_how, "json: no JSON; name: an unknown tool; missing: an argument", "json"
+            _parse_how,
+            "`json` (invalid arguments), `name` (unknown tool) or `missing` (missing argument)",
+            "json",
         )
     },
     example="bad-tool-call,how=name",

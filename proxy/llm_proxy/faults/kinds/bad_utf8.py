@@ -2,9 +2,7 @@ r"""`bad-utf8`: a text contains a byte that is invalid in UTF-8.
 
     {"content":"Hello"}     becomes     {"content":"Hello\xff"}
 
-The byte is inserted into the model's output, where the message contains any, else into the last
-string of the message.  Framing and checksums stay valid.  Clients raise, or read U+FFFD in its
-place.  Not applicable to a message without a string, such as `[DONE]`.
+The byte is inserted into the model's output, or else into the last string of the event.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ def _insert_invalid_byte(position: StreamPosition) -> list[bytes]:
     texts = {_part_text(part) for turn in turns for part in turn.parts} - {""}
     corrupted = insert_invalid_utf8(position.codec, position.taken_messages[0], frozenset(texts))
     if corrupted is None:
-        raise FaultNotApplicable("the message has no text")
+        raise FaultNotApplicable("the event contains no text")
     return [corrupted]
 
 
@@ -44,7 +42,7 @@ def _part_text(part: Part) -> str:
 KIND = FaultKind(
     "bad-utf8",
     FaultEffect.MALFORMED,
-    "a text holds a byte that is no UTF-8",
+    "text with an invalid UTF-8 byte",
     lambda: edit_messages(_insert_invalid_byte),
     allowed_locations=MESSAGE_LOCATIONS,
     example="bad-utf8,after=2",

@@ -4,10 +4,7 @@
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-Bytes, order and length are unchanged; each piece is due when a line of `rate` bytes per second has
-carried it, counted from its location on.  Pauses of the response itself are not added twice.  A
-piece takes 20 ms, so cuts fall within events, and within characters.  After 100,000 pieces the rest
-is sent in its original chunks, at the same rate.
+Each piece takes 20 ms, so pieces split events and characters.
 """
 
 from __future__ import annotations
@@ -72,12 +69,12 @@ class _BandwidthTransform(ActionTransform):
 KIND = FaultKind(
     "bandwidth",
     FaultEffect.SLOWED,
-    "the body comes through a narrow line",
+    "a limited transfer rate",
     lambda rate: Transform(lambda position: _BandwidthTransform(rate, position.at_ms)),
     {
         "rate": FaultArgument(
             unit_parsers.parse_bytes_per_second,
-            "bytes a second: 500, 16kB, 1MiB",
+            "bytes per second, such as 500, 16kB or 1MiB",
             is_required=True,
         )
     },

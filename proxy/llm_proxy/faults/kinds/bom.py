@@ -3,8 +3,8 @@
     head  EF BB BF  event 1  event 2  …
     ├─────┼─────────┼────────┼────────┼──
 
-The standards of SSE and JSON allow parsers to skip it, and many do not: they lose the first event,
-or fail.  Not applicable to AWS event streams and compressed bodies, which are not text.
+SSE and JSON parsers may skip the mark, but many fail or lose the first event.  AWS event streams
+and compressed bodies cannot have the mark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _BomTransform(ActionTransform):
     def __init__(self, position: StreamPosition) -> None:
         """Raises `FaultNotApplicable` for a compressed body."""
         if coding := framed_message_contents.content_coding(position.require_head()):
-            raise FaultNotApplicable(f"the body is packed with {coding}")
+            raise FaultNotApplicable(f"the body is compressed with {coding}")
         self._is_inserted = False
 
     def feed(self, action: Action) -> Burst:
@@ -52,7 +52,7 @@ class _BomTransform(ActionTransform):
 KIND = FaultKind(
     "bom",
     FaultEffect.MALFORMED,
-    "a byte order mark in front of the body",
+    "a byte order mark before the body",
     lambda: Transform(_BomTransform),
     allowed_codecs=ALL_CODECS - {eventstream.CODEC_NAME},
     allowed_framings=FRAMINGS_WITH_BODY,

@@ -1,11 +1,9 @@
-"""`coalesce`: chunks are joined into one write.
+"""`coalesce`: several events are sent in one write.
 
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-From its location on, everything is sent in one write, when its last byte is due: as through a
-buffering gateway.  With `events=`, a write contains that many messages.  The bytes are unchanged
-and valid, but a client that takes each read for one event gets several at once.
+The rest of the body is sent when its last byte is due, as a buffering gateway does.
 """
 
 from __future__ import annotations
@@ -74,13 +72,9 @@ class _CoalesceTransform(ActionTransform):
 KIND = FaultKind(
     "coalesce",
     FaultEffect.SLOWED,
-    "what came bit by bit comes at once",
+    "many events in one write",
     lambda events=None: Transform(lambda position: _CoalesceTransform(events, position)),
-    {
-        "events": FaultArgument(
-            unit_parsers.parse_positive_count, "messages of a write; all of them if left out"
-        )
-    },
+    {"events": FaultArgument(unit_parsers.parse_positive_count, "events per write; default: all")},
     allowed_locations=ALL_LOCATIONS,
     example="coalesce,after=1",
 )

@@ -1,9 +1,7 @@
-"""`drop`: messages are left out; the others are unchanged.
+"""`drop`: events are left out.
 
-    event 1  (event 2)  event 3  …
-    ├────────┼──────────┼────────┼──
-
-Shows whether a client checks sequence numbers, identifiers and block ends.
+event 1  (event 2)  event 3  …
+├────────┼──────────┼────────┼──
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from llm_proxy.faults.kind import (
 KIND = FaultKind(
     "drop",
     FaultEffect.ALTERED,
-    "messages are left out",
+    "missing events",
     lambda count: edit_messages(lambda _: (), count),
-    {"count": FaultArgument(unit_parsers.parse_positive_count, "how many", "1")},
+    {"count": FaultArgument(unit_parsers.parse_positive_count, "how many events", "1")},
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,
     example="drop,after=2",

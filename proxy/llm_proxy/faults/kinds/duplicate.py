@@ -1,10 +1,9 @@
-"""`duplicate`: a message is sent more than once.
+"""`duplicate`: an event is sent more than once.
 
     event 1  event 2  event 2  event 3  …
     ├────────┼────────┼────────┼────────┼──
 
-The copies are identical, with sequence numbers and identifiers, and each is valid.  Most clients
-append the same text twice.
+The copies are identical, including sequence numbers and identifiers.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ def _duplicate(count: int) -> Mechanism:
 
     def repeat_message(position: StreamPosition) -> list[bytes]:
         if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
-            raise FaultNotApplicable(
-                f"so many copies would have more than {_MAX_COPIED_BYTES} bytes"
-            )
+            raise FaultNotApplicable(f"the copies would have more than {_MAX_COPIED_BYTES} bytes")
         return taken_in_order(position, [0] * (1 + count))
 
     return edit_messages(repeat_message)
@@ -48,9 +45,9 @@ def _duplicate(count: int) -> Mechanism:
 KIND = FaultKind(
     "duplicate",
     FaultEffect.ALTERED,
-    "a message comes more than once",
+    "a repeated event",
     _duplicate,
-    {"count": FaultArgument(unit_parsers.parse_count, "how many copies", "1")},
+    {"count": FaultArgument(unit_parsers.parse_count, "additional copies", "1")},
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,
     example="duplicate,after=2",

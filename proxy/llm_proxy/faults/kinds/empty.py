@@ -1,10 +1,9 @@
-"""`empty`: a valid head without a body.
+"""`empty`: the response has a valid head, but no body.
 
     head  0␍␊␍␊
     ├─────┤
 
-The status is a success and HTTP is valid, but the body is empty.  Most streaming clients raise
-nothing, and return a response without text.  Not applicable to a response without a 2xx status.
+The response must have a 2xx status.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from llm_proxy.faults.kind import (
 
 def _end_body(position: StreamPosition) -> InjectedActions:
     if not 200 <= position.require_head().status < 300:
-        raise FaultNotApplicable("the answer is no success")
+        raise FaultNotApplicable("the response has no 2xx status")
     return InjectedActions(ends_response=True)
 
 
 KIND = FaultKind(
     "empty",
     FaultEffect.TRUNCATED,
-    "the right head, and no body",
+    "a success without a body",
     lambda: OneShot(
         _end_body, changes_length=True, only_truncates=True, default_location=AfterBytes(0)
     ),

@@ -3,10 +3,8 @@
     HTTP/1.1 200 OK  event 1  event 2  event: error …
     ├────────────────┼────────┼────────┼─────────────┤
 
-The status was a success already, so no client retries by itself.  The error has the provider's
-format (`{"error": …}`, Anthropic's event `error`, `response.failed`, an exception frame of an event
-stream), and then the stream ends as that provider ends it.  Not applicable to a whole body: there a
-provider reports errors by the HTTP status, which is the fault `status`.
+The error has the provider's format, such as `{"error": …}` or `response.failed`, and ends the
+stream.
 """
 
 from __future__ import annotations
@@ -41,15 +39,15 @@ def _error_event(**values: str) -> Mechanism:
 KIND = FaultKind(
     "error-event",
     FaultEffect.FAILED,
-    "the provider's own error amid its answer",
+    "a provider error within a stream",
     _error_event,
     {
         "message": FaultArgument(
             str,
-            "what the error says",
+            "error message",
             "The server had an error while processing your request.",
         ),
-        "type": FaultArgument(str, "the error's type; the provider's own if left out"),
+        "type": FaultArgument(str, "error type; default: the provider's"),
     },
     allowed_locations=MESSAGE_LOCATIONS | {"ms"},
     allowed_codecs=STREAM_CODECS,

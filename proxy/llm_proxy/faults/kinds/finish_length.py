@@ -3,10 +3,8 @@
     event 1  event 2  finish: length  [DONE]
     ├────────┼────────┼───────────────┼─────┤
 
-The messages before it stay; then follows the provider's finish reason (`length`, `max_tokens`,
-`MAX_TOKENS`, `response.incomplete`), and the stream ends as usual: within a sentence, or within the
-arguments of a tool call.  A whole body keeps the first half of its text.  Clients that ignore the
-finish reason take the half for the whole.  Usage is estimated: one token for four characters.
+The stream ends with the provider's finish reason, such as `length` or `max_tokens`.  A whole body
+keeps the first half of its text.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from llm_proxy.turns import FinishReason
 KIND = FaultKind(
     "finish-length",
     FaultEffect.ALTERED,
-    "the answer ends at its longest length",
+    "an end at the token limit",
     lambda: truncation_mechanism(FinishReason.LENGTH),
     allowed_locations=MESSAGE_LOCATIONS,
     example="finish-length,after=4",

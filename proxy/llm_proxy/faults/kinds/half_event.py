@@ -1,11 +1,9 @@
-"""`half-event`: the body ends cleanly in the middle of a message.
+"""`half-event`: the body ends cleanly in the middle of an event.
 
     head  event 1  eve  0␍␊␍␊
     ├─────┼────────┼───┤
 
-The first half of the next message's bytes is sent, even if that cuts its JSON or a character.  HTTP
-is valid.  Most clients drop such a fragment and raise nothing; some try to parse it.  Not
-applicable to a whole body, which `truncate` cuts.
+The proxy sends the first half of the next event's bytes, even if that splits a character.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ def _end_within_message(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "half-event",
     FaultEffect.TRUNCATED,
-    "a clean end in the middle of a message",
+    "a clean end within an event",
     lambda: OneShot(_end_within_message, taken_message_count=1, changes_length=True),
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,

@@ -1,10 +1,7 @@
 """`hang-body`: the head is sent, and nothing after it.
 
-    head  .....................................  FIN
-    ├─────┤              silence              ├──┤
-
-The connection stays open for the time `for=`, or for the longest silence (`--silence`); then it is
-closed, too early.  Clients whose timeout covers only the head keep waiting.
+head  .....................................  FIN
+├─────┤              silence              ├──┤
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from llm_proxy.faults.kind import (
 KIND = FaultKind(
     "hang-body",
     FaultEffect.UNANSWERED,
-    "the head comes, and nothing behind it",
+    "a head, then silence",
     lambda for_=None: OneShot(
         lambda position: InjectedActions(
             position.context.silence_until_close(position.at_ms, for_), ends_response=True
@@ -31,7 +28,8 @@ KIND = FaultKind(
     ),
     {
         "for": FaultArgument(
-            unit_parsers.parse_duration_ms, "how long; the longest silence if left out"
+            unit_parsers.parse_duration_ms,
+            "how long the connection stays open; default: `--silence`",
         )
     },
     example="hang-body,for=500ms",

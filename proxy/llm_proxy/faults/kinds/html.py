@@ -1,10 +1,7 @@
-"""`html`: an HTML page of a gateway in place of the response.
+"""`html`: an HTML page of a gateway replaces the response.
 
-    HTTP/1.1 502 Bad Gateway  content-type: text/html  <html>…
-    ├─────────────────────────────────────────────────────────┤
-
-What a load balancer sends when it does not reach the provider: neither JSON nor events.  With
-`code=200` it is an unexpected page, such as a login form.  The real response is never fetched.
+HTTP/1.1 502 Bad Gateway  content-type: text/html  <html>…
+├─────────────────────────────────────────────────────────┤
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ def _html(code: int) -> Mechanism:
 
 def _parse_status(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) not in _STATUS_CODES:
-        raise ValueError("the status of a page, from 200 to 599 and not 204, 205 or 304")
+        raise ValueError("an HTTP status from 200 to 599, except 204, 205 and 304")
     return int(text)
 
 
 KIND = FaultKind(
     "html",
     FaultEffect.REFUSED,
-    "a gateway's page in place of the answer",
+    "an HTML page instead of the response",
     _html,
-    {"code": FaultArgument(_parse_status, "the status, 200 too", "502")},
+    {"code": FaultArgument(_parse_status, "HTTP status, such as 200 for a login page", "502")},
     example="html",
 )

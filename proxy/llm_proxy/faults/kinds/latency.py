@@ -3,9 +3,7 @@
     ............  head  event 1  event 2  …
     │    by=   ├──┼─────┼────────┼────────
 
-The whole response, or everything from its location on, is delayed by the same time.  `by` is a
-duration with the syntax of paces: `300ms`, or one drawn for each request: `100..300ms`,
-`normal(200ms,50ms)`.
+The delay shifts the whole response, or everything after the location.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ def _parse_duration(text: str) -> DurationDistribution:
         return distributions.parse_distribution("".join(text.lower().split()))
     except ValueError:
         raise ValueError(
-            "a span of time such as 300ms, 100..300ms, normal(200ms,50ms) or lognormal(100ms,0.5)"
+            "a duration such as 300ms, 100..300ms, normal(200ms,50ms) or lognormal(100ms,0.5)"
         ) from None
 
 
 DELAY_ARGUMENT: Final = FaultArgument(
     _parse_duration,
-    "how late: 300ms, or drawn for each request: 100..300ms",
+    "a fixed delay such as 300ms, or a random one such as 100..300ms",
     is_required=True,
 )
 """The argument `by`: how long something is delayed."""
@@ -51,7 +49,7 @@ def seeded_delay_ms(by: DurationDistribution, context: FaultContext) -> float:
 KIND = FaultKind(
     "latency",
     FaultEffect.SLOWED,
-    "the answer comes late",
+    "a delayed response",
     lambda by: OneShot(
         lambda position: InjectedActions(delay_ms=seeded_delay_ms(by, position.context)),
         may_precede_head=True,

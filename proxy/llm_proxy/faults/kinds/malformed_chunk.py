@@ -1,10 +1,7 @@
-"""`malformed-chunk`: the chunked framing of HTTP is invalid.
+"""`malformed-chunk`: the proxy sends an invalid HTTP chunk, and closes the connection.
 
-    head  event 1  event 2  zz␍␊  FIN
-    ├─────┼────────┼────────┼─────┤
-
-At its location a chunk is sent whose size is no number, and the connection is closed.  Applicable
-only to chunked bodies.
+head  event 1  event 2  zz␍␊  FIN
+├─────┼────────┼────────┼─────┤
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from llm_proxy.faults.kind import (
 )
 
 _INVALID_CHUNK_SIZE: Final = b"zz\r\n"
-"""Chunk sizes are hexadecimal, and this is no hexadecimal number."""
+"""Chunk sizes are hexadecimal, and this is not a hexadecimal number."""
 
 
 def _end_with_invalid_chunk(position: StreamPosition) -> InjectedActions:
@@ -33,7 +30,7 @@ def _end_with_invalid_chunk(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "malformed-chunk",
     FaultEffect.MALFORMED,
-    "a chunk whose size is no number",
+    "an invalid HTTP chunk",
     lambda: OneShot(_end_with_invalid_chunk),
     allowed_locations=ALL_LOCATIONS,
     allowed_framings=frozenset(("chunked",)),

@@ -1,10 +1,8 @@
-"""`malformed-json`: the JSON of a message, or of a whole body, stops in the middle.
+"""`malformed-json`: the JSON of an event or of a whole body stops in the middle.
 
     data: {"id":"a","choices":[…]}     becomes     data: {"id":"a","ch
 
-Its framing is valid: line ends, event name, lengths and checksums.  All other messages are
-unchanged.  Most clients raise the error of their JSON parser, not one of their own; some skip the
-message.
+The framing stays valid, and all other events are unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from llm_proxy.framing.message_edits import truncate_json
 KIND = FaultKind(
     "malformed-json",
     FaultEffect.MALFORMED,
-    "the JSON of a message stops in the middle",
+    "truncated JSON in an event",
     lambda: edit_messages(
         lambda position: [truncate_json(position.codec, position.taken_messages[0])]
     ),

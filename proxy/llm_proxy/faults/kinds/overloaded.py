@@ -1,10 +1,9 @@
-"""`overloaded`: the provider's error response for overload.
+"""`overloaded`: the provider's error for overload replaces the response.
 
     HTTP/1.1 529 …  {"type": "error", "error": {"type": "overloaded_error", …}}
     ├─────────────────────────────────────────────────────────────────────────┤
 
-Status and message are the provider's own: Anthropic sends 529, others 503.  The real response is
-never fetched.
+Anthropic's status is 529; other providers send 503.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ KIND = FaultKind(
         **RETRY_ARGUMENTS,
         "retry-after": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "how long the client is told to wait; nothing if left out",
+            "delay in the retry headers",
         ),
     },
     example="overloaded",

@@ -1,17 +1,15 @@
-"""`quota`: limits requests or tokens per window, and refuses what exceeds the limit.
+"""`quota`: requests or tokens beyond a limit are refused.
 
     request 1   request 2   request 3             request 4
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
-The window is fixed: it begins with a session's first request, and the next one with the first
-request after its end.  A request within the quota passes, and its response gets the provider's
-rate limit headers in place of its own.  A request beyond the quota gets the provider's 429, with
-the time until the window's end; the real response is never fetched, and the request does not count.
+A session's first request starts a window; the first request after its end starts the next.
+Responses within the quota contain the provider's rate limit headers.  Requests beyond the quota
+receive the provider's 429, and do not count.
 
-Tokens are counted for a request when it passes, a quarter of its characters; and for its response
-once it was sent: those that it reports, else a quarter of its characters.  Each session has its own
-quota, and a session that is reset starts a new one.
+Tokens are those that a response reports, and one for four characters of the request.  Each session
+has its own quota.
 """
 
 from __future__ import annotations
@@ -43,9 +41,9 @@ from llm_proxy.pacing.tokens import count_output_chars
 
 def _quota(window: float, requests: int | None = None, tokens: int | None = None) -> Mechanism:
     if requests is None and tokens is None:
-        raise UsageError("quota needs requests or tokens: how many are allowed in a window")
+        raise UsageError("quota requires requests= or tokens=")
     if window <= 0:
-        raise UsageError("a quota for no time lets nothing in")
+        raise UsageError("window must be longer than 0s")
     return MeteredFault(lambda: _QuotaMeter(window, requests, tokens))
 
 
@@ -151,16 +149,12 @@ def _count_response_tokens(context: FaultContext, head: ResponseHead, body: byte
 KIND = FaultKind(
     "quota",
     FaultEffect.REFUSED,
-    "requests or tokens a window, with the provider's countdown",
+    "a limit on requests or tokens",
     _quota,
     {
-        "requests": FaultArgument(
-            unit_parsers.parse_positive_count, "how many requests are allowed in a window"
-        ),
-        "tokens": FaultArgument(
-            unit_parsers.parse_positive_count, "how many tokens are allowed in a window"
-        ),
-        "window": FaultArgument(unit_parsers.parse_duration_ms, "how long a window is", "60s"),
+        "requests": FaultArgument(unit_parsers.parse_positive_count, "requests per window"),
+        "tokens": FaultArgument(unit_parsers.parse_positive_count, "tokens per window"),
+        "window": FaultArgument(unit_parsers.parse_duration_ms, "length of the window", "60s"),
     },
     scope="rule",
     example="quota,requests=1,window=1s",

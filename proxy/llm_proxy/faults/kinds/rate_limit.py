@@ -1,11 +1,9 @@
-"""`rate-limit`: the provider's 429 for too many requests.
+"""`rate-limit`: the provider's 429 replaces the response.
 
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
 
-Status, message, rate limit headers and retry delay have the provider's format; the delay is one
-second.  A `retry-after` that is given is sent exactly, to the millisecond.  Most SDKs retry after
-it; Google's and Ollama's raise at once.  `quota` refuses only what exceeds a limit.
+Message, rate limit headers and retry delay have the provider's format.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def _rate_limit(retry_after: float | None = None, **retry_values: Any) -> Mechan
 KIND = FaultKind(
     "rate-limit",
     FaultEffect.REFUSED,
-    "the provider's 429, with its countdown",
+    "the provider's 429",
     _rate_limit,
     RETRY_ARGUMENTS,
     example="rate-limit,retry-after=50ms",

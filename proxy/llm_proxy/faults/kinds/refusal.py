@@ -3,10 +3,9 @@
     {"delta":{"refusal":"I'm sorry, …"}}   finish   [DONE]
     ├──────────────────────────────────────┼────────┼─────┤
 
-The whole response is replaced, in the form that its provider uses for a refusal: a part of its own
-(OpenAI), `stop_reason: refusal` (Anthropic), a block without text (Gemini's `SAFETY`), plain text
-where there is no other way (Ollama).  Identifier, model, usage and timing are those of the real
-response.  A live response is buffered to its end, since they are known only then.
+The provider's form of a refusal replaces the response: a refusal part (OpenAI), `stop_reason:
+refusal` (Anthropic), `SAFETY` (Gemini) or plain text (Ollama).  Identifier, model, usage and timing
+are unchanged.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ def _refusal(message: str) -> Mechanism:
 KIND = FaultKind(
     "refusal",
     FaultEffect.ALTERED,
-    "the model refuses",
+    "a refusal of the model",
     _refusal,
     {
         "message": FaultArgument(
             str,
-            "what the refusal says, where it has words",
+            "text of the refusal",
             "I'm sorry, but I can't help with that.",
         )
     },

@@ -3,13 +3,8 @@
     SYN  RST
     ├────X      connection refused
 
-Within its window the listening socket is closed, for all clients: connecting fails
-(`ECONNREFUSED`), and a request on an open connection gets a reset.  After it, the same port listens
-again.  A refused connection is no request, so the journal does not contain it; the log records when
-the listener closes and opens.  The proxy's own pages are not reachable meanwhile either, except on
-an open connection.
-
-`window` counts from the time the rule is set: `3s` begins at once, `2s..5s` after two seconds.
+The proxy closes its listening socket for all clients, and resets requests on open connections.  The
+journal does not contain refused connections.
 """
 
 from __future__ import annotations
@@ -49,11 +44,13 @@ class _OpenConnectionResets:
 KIND = FaultKind(
     "refuse",
     FaultEffect.DISCONNECTED,
-    "nobody listens, for a while",
+    "refused connections",
     lambda window: MeteredFault(lambda: _OpenConnectionResets(*window), window),
     {
         "window": FaultArgument(
-            unit_parsers.parse_window_ms, "when: 3s, or 2s..5s", is_required=True
+            unit_parsers.parse_window_ms,
+            "time since the rule was set, such as 3s or 2s..5s",
+            is_required=True,
         )
     },
     scope="listener",

@@ -1,10 +1,9 @@
-"""`reorder`: two messages are swapped.
+"""`reorder`: two events are swapped.
 
     event 1  event 3  event 2  event 4  …
     ├────────┼────────┼────────┼────────┼──
 
-Both are sent when the later one was due, and each is valid.  Shows whether a client checks sequence
-numbers, indexes and the order of block starts and ends.
+Both events are sent when the later one is due.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ def taken_in_order(position: StreamPosition, order: Sequence[int]) -> list[bytes
 
 def _swap_messages(position: StreamPosition) -> list[bytes]:
     if len(position.taken_messages) < 2:  # a swap needs two
-        raise FaultNotApplicable("there was but one message behind it")
+        raise FaultNotApplicable("only one event followed the location")
     return taken_in_order(position, (1, 0))
 
 
 KIND = FaultKind(
     "reorder",
     FaultEffect.ALTERED,
-    "two messages change places",
+    "two swapped events",
     lambda: edit_messages(_swap_messages, 2),
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,

@@ -3,8 +3,7 @@
     head  event 1  event 2  RST
     ├─────┼────────┼────────X
 
-Bytes that were sent before arrive; then the socket reports an error (`ECONNRESET`).  Without a
-location, the reset comes before any response, and no real response is fetched.
+The client's socket reports `ECONNRESET`.  Without a location, the reset comes before any response.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def connection_abort(abort: Abort) -> OneShot:
 KIND = FaultKind(
     "reset",
     FaultEffect.CUT,
-    "the connection is reset",
+    "a TCP reset",
     lambda: connection_abort(Abort("rst")),
     allowed_locations=ALL_LOCATIONS,
     example="reset,after=1",

@@ -3,9 +3,7 @@
     head  e v e n t ␣ 1 …
     ├─────┼─┼─┼─┼─┼─┼─┼─┼──
 
-Bytes, order and length are unchanged, but cuts fall within events, and within UTF-8 characters.
-`delay` is the time between two writes; without one, the network may join them again.  After 100,000
-writes the rest is sent in its original chunks.
+The bytes are unchanged, but the writes split events and UTF-8 characters.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _MAX_WRITES: Final = 100_000
 
 def _slice(size: int, delay: float) -> Mechanism:
     if size < 1:
-        raise UsageError("size must be 1 byte or more")
+        raise UsageError("size must be at least 1 byte")
     return Transform(lambda position: _SliceTransform(size, delay, position.at_ms))
 
 
@@ -68,13 +66,11 @@ class _SliceTransform(ActionTransform):
 KIND = FaultKind(
     "slice",
     FaultEffect.SLOWED,
-    "small writes, also within a character",
+    "small writes that split characters",
     _slice,
     {
-        "size": FaultArgument(unit_parsers.parse_size_bytes, "bytes of a write", is_required=True),
-        "delay": FaultArgument(
-            unit_parsers.parse_duration_ms, "the time between two writes", "1ms"
-        ),
+        "size": FaultArgument(unit_parsers.parse_size_bytes, "bytes per write", is_required=True),
+        "delay": FaultArgument(unit_parsers.parse_duration_ms, "time between two writes", "1ms"),
     },
     allowed_locations=ALL_LOCATIONS,
     example="slice,size=7",

@@ -1,10 +1,10 @@
-"""`slow-close`: everything is sent, and the end of the body is delayed.
+"""`slow-close`: everything is sent, but the body ends late.
 
     head  event 1  event 2  [DONE]  ............  0␍␊␍␊
     ├─────┼────────┼────────┼───────┤    by=   ├──┤
 
-A client that reads to the end of the body has to wait; one that stops at the provider's terminator
-does not.  Not applicable to a body of a declared length, which ends with its last byte.
+A client that stops reading at the provider's terminator does not wait.  The body must not have a
+declared length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _slow_close(by: DurationDistribution) -> Mechanism:
 KIND = FaultKind(
     "slow-close",
     FaultEffect.SLOWED,
-    "all is sent, and its end comes late",
+    "a delayed end of the body",
     _slow_close,
     {"by": DELAY_ARGUMENT},
     allowed_framings=frozenset(("chunked", "close")),

@@ -1,10 +1,7 @@
 """`stall`: the response stops, and the connection stays open.
 
-    head  event 1  ............................  event 2  …
-    ├─────┼────────┤          silence            ├────────┼──
-
-With `for=` it goes on after that time; without, nothing more is sent, until the client closes the
-connection or the longest silence (`--silence`) is over and the proxy closes it.
+head  event 1  ............................  event 2  …
+├─────┼────────┤          silence            ├────────┼──
 """
 
 from __future__ import annotations
@@ -35,11 +32,12 @@ def _stall(for_: float | None = None) -> Mechanism:
 KIND = FaultKind(
     "stall",
     FaultEffect.STALLED,
-    "the answer stops, and the connection stays open",
+    "a response that stops",
     _stall,
     {
         "for": FaultArgument(
-            unit_parsers.parse_duration_ms, "how long; for ever where it is left out"
+            unit_parsers.parse_duration_ms,
+            "length of the pause; by default, the response does not continue",
         )
     },
     allowed_locations=ALL_LOCATIONS,

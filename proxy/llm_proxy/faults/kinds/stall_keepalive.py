@@ -1,13 +1,10 @@
-"""`stall-keepalive`: the response stops, but keep-alive messages continue.
+"""`stall-keepalive`: the response stops, but keep-alive events continue.
 
     head  event 1  ....  ping  ....  ping  ....  ping  ....  event 2  …
     ├─────┼────────┤      ├───────────┼───────────┤           ├────────┼──
 
-Every `interval=` the provider's own keep-alive message is sent: a comment, or Anthropic's event
-`ping`.  No read waits long, so no read timeout ends it: only a deadline for the whole response
-does.  With `for=` the response goes on after that time; without, the connection is closed when the
-longest silence (`--silence`) is over.  Not applicable where the provider has no such message:
-Gemini, Bedrock, JSON lines, whole bodies.
+Keep-alive events reset a read timeout, so only a deadline for the whole response ends the request.
+Gemini, Bedrock, NDJSON and whole bodies have no keep-alive events.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _MAX_KEEP_ALIVES: Final = 100_000
 
 def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
     if interval < _MIN_INTERVAL_MS:
-        raise UsageError(f"interval must be {_MIN_INTERVAL_MS:g}ms or more")
+        raise UsageError(f"interval must be at least {_MIN_INTERVAL_MS:g}ms")
     if (for_ or 0) / interval > _MAX_KEEP_ALIVES:
         raise UsageError(f"for must be at most {_MAX_KEEP_ALIVES} times the interval")
 
@@ -46,9 +43,9 @@ def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
         context, dialect = position.context, position.context.decoded_request.dialect
         keep_alive = dialect.keep_alive_message(position.codec)
         if not keep_alive:
-            raise FaultNotApplicable(f"{dialect.name} has no keep-alive in such an answer")
+            raise FaultNotApplicable(f"{dialect.name} has no keep-alive event for this response")
         if position.sent_message_prefix:
-            raise FaultNotApplicable("a message was under way")
+            raise FaultNotApplicable("the location is within an event")
         duration_ms = context.max_silence_ms if for_ is None else for_
         actions: list[Action] = []
         for number in range(1, min(int(duration_ms / interval), _MAX_KEEP_ALIVES) + 1):
@@ -65,14 +62,15 @@ def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
 KIND = FaultKind(
     "stall-keepalive",
     FaultEffect.STALLED,
-    "nothing is said, but the provider shows that it lives",
+    "only keep-alive events",
     _stall_keepalive,
     {
         "interval": FaultArgument(
-            unit_parsers.parse_duration_ms, "from one sign of life to the next", "15s"
+            unit_parsers.parse_duration_ms, "time between two keep-alive events", "15s"
         ),
         "for": FaultArgument(
-            unit_parsers.parse_duration_ms, "how long; for ever where it is left out"
+            unit_parsers.parse_duration_ms,
+            "length of the pause; by default, the response does not continue",
         ),
     },
     allowed_locations=MESSAGE_LOCATIONS | {"ms"},

@@ -1,11 +1,9 @@
-"""`status`: an HTTP error in place of the response.
+"""`status`: an HTTP error replaces the response.
 
     HTTP/1.1 503 …  {"error": …}
     ├───────────────────────────┤
 
-The body has the dialect's error format, with the provider's message for this status.  The real
-response is never fetched.  `retry-after` is sent exactly, and `x-should-retry` only where
-`should-retry` is given.
+The body has the provider's error format.
 """
 
 from __future__ import annotations
@@ -20,19 +18,19 @@ _ERROR_STATUSES: Final = range(400, 600)
 
 def _parse_status(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) not in _ERROR_STATUSES:
-        raise ValueError("the status of an HTTP error, from 400 to 599")
+        raise ValueError("an HTTP error status from 400 to 599")
     return int(text)
 
 
 KIND = FaultKind(
     "status",
     FaultEffect.REFUSED,
-    "an HTTP error in place of the answer",
+    "an HTTP error instead of the response",
     lambda **values: ReplaceResponse(lambda context: http_error_response(context, **values)),
     {
-        "code": FaultArgument(_parse_status, "the status, from 400 to 599", is_required=True),
-        "message": FaultArgument(str, "what the error says; a sentence of its own if left out"),
-        "type": FaultArgument(str, "the error's type; the provider's own if left out"),
+        "code": FaultArgument(_parse_status, "HTTP status from 400 to 599", is_required=True),
+        "message": FaultArgument(str, "error message; default: the provider's"),
+        "type": FaultArgument(str, "error type; default: the provider's"),
         **RETRY_ARGUMENTS,
     },
     example="status,code=503",

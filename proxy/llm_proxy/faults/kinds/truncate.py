@@ -3,8 +3,7 @@
     head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
     ├─────┼────────┼────────────────────────────────────┤
 
-HTTP is valid: only the provider's own terminator is missing (`[DONE]`, `message_stop`,
-`"done":true`), and most clients raise nothing.  A whole body is cut, and its new length declared.
+HTTP stays valid.  Only the provider's terminator is missing, such as `[DONE]` or `message_stop`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _end_body(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "truncate",
     FaultEffect.TRUNCATED,
-    "a clean end without the terminator",
+    "a clean end before the terminator",
     lambda: OneShot(_end_body, changes_length=True, only_truncates=True),
     allowed_locations=ALL_LOCATIONS,
     example="truncate,after=2",

@@ -1,11 +1,8 @@
 """`wrong-length`: the body has fewer bytes than the head declares.
 
-    content-length: 1100  {"id": … }  FIN
-    ├─────────────────────┼──────────┤
-                            1000 bytes
-
-The body is complete, but not by HTTP; then the connection is closed.  Applicable only to a body of
-a declared length.
+content-length: 1100  {"id": … }  FIN
+├─────────────────────┼──────────┤
+                        1000 bytes
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from llm_proxy.faults.kind import (
 
 def _wrong_length(by: int) -> Mechanism:
     if by < 1:
-        raise UsageError("by must be 1 byte or more")
+        raise UsageError("by must be at least 1 byte")
 
     def with_longer_body(head: ResponseHead) -> ResponseHead:
         return replace(head, content_length=(head.content_length or 0) + by)
@@ -44,7 +41,7 @@ class _ContentLengthTransform(HeadTransform):
 KIND = FaultKind(
     "wrong-length",
     FaultEffect.CUT,
-    "fewer bytes come than the head declares",
+    "fewer bytes than declared",
     _wrong_length,
     {"by": FaultArgument(unit_parsers.parse_size_bytes, "how many bytes are missing", "100")},
     allowed_framings=frozenset(("length",)),

@@ -192,7 +192,7 @@ class ControlPages:
                 return 400, {"error": str(error)}
         engine = self.fault_middleware.engine
         rule_lists = {
-            "given": engine.startup_rules,
+            "configured": engine.startup_rules,
             "faults": engine.runtime_rules,
             "scripted": engine.scenario_rules,
         }

@@ -106,11 +106,11 @@ class FaultMiddleware:
         if not self._allows_header:
             raise RequestRefused(
                 400,
-                f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header",
+                f"the header {FAULT_HEADER} is not allowed; start the proxy with --fault-header",
             )
         if len(routed.requested_faults) > _MAX_HEADER_RULES:
             raise RequestRefused(
-                400, f"a request may have {_MAX_HEADER_RULES} headers {FAULT_HEADER}"
+                400, f"a request may have at most {_MAX_HEADER_RULES} headers {FAULT_HEADER}"
             )
         try:
             rules = parse_rules(routed.requested_faults)
@@ -120,13 +120,13 @@ class FaultMiddleware:
             reason = ""
             if rule.kind.scope != "request":
                 reason = (
-                    f"{rule.kind.name} is no matter of one request: give it with --fault, or PUT "
-                    "it to /_proxy/faults"
+                    f"{rule.kind.name} cannot be set for a single request; use --fault or "
+                    "PUT /_proxy/faults"
                 )
             elif rule.trigger != Trigger(probability=rule.trigger.probability):
                 reason = (
-                    f"a rule in the header {FAULT_HEADER} is for this request alone, so nothing "
-                    "is counted: leave nth, first, every, times, per and window out"
+                    f"a rule in the header {FAULT_HEADER} applies to one request; remove nth, "
+                    "first, every, times, per and window"
                 )
             if reason:
                 rule_text = printable_excerpt(rule.text, _MAX_LOGGED_CHARS)
@@ -223,7 +223,7 @@ class FaultedResponse:
                 routed.request.method,
                 path,
                 printable_excerpt(fault.rule, _MAX_LOGGED_CHARS),
-                f"not injected, {skipped}" if skipped else "injected",
+                f"not injected ({skipped})" if skipped else "injected",
             )
         if (head := self._sent_head) is None:
             return
@@ -286,7 +286,7 @@ class FaultedResponse:
                             chain.close() if source_burst is None else chain.feed(source_burst)
                         )
                 except RewritingTooExpensive as error:  # what was sent cannot be taken back
-                    log.warning("an answer is broken off: %s", error)
+                    log.warning("response aborted: %s", error)
                     chain.is_over = True
                     actions = [Abort("rst")]
                 burst = tuple(actions)
