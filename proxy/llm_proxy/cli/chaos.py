@@ -78,10 +78,10 @@ class _ChaosCommand(GroupedCommand):
     type=SecondsType(),
     default=120.0,
     show_default=True,
-    help="Stop the command after this many seconds per trial.",
+    help="Time limit of a run, in seconds.",
 )
 @level_option
-@click.option("--survive", is_flag=True, help="Exit with 1 if the command fails under any fault.")
+@click.option("--survive", is_flag=True, help="Fail if the command fails under a fault.")
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def chaos(
@@ -90,9 +90,8 @@ def chaos(
 ) -> None:  # fmt: skip
     r"""Run a command once for each fault, and report how it handled each one.
 
-    The command first runs without faults, and must pass. Then it runs once for each fault, such as
-    a connection reset or a rate limit, with the same cassettes. Select the faults with --fault or
-    --faults; by default, all kinds of faults are tried.
+    The command first runs without faults, and must pass. Then it runs once for each fault, with
+    the same cassettes. Select faults with --fault or --faults; the default is all kinds of faults.
 
     \b
     Examples:
@@ -101,11 +100,8 @@ def chaos(
       llm-proxy chaos --scenarios scenarios/ --survive -- pytest tests/
       llm-proxy chaos --json -- npm test > chaos.json
 
-    The table shows the outcome of each run and the verdict on the client's behaviour (see
-    llm-proxy verdict --help). The exit code is 1 if a finding reaches --level, or a run hangs.
-
-    Responses come from cassettes, or from --scenarios, --mock or --respond. Nothing is recorded,
-    and the network is not used. Gaps and silences are shortened (--pace, --silence).
+    The table shows each outcome and the findings of llm-proxy verdict. The exit code is 1 if a
+    run hangs or a finding reaches --level. Nothing is recorded, and the network is not used.
     """
     if not command:
         raise UsageError("COMMAND is missing; use llm-proxy chaos -- pytest tests/")

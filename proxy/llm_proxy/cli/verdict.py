@@ -32,7 +32,7 @@ level_option = click.option(
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
-    help="Exit with 1 for findings of this level or above.",
+    help="Lowest level that fails.",
 )
 
 
