@@ -166,7 +166,7 @@ async def test_a_file_is_written_once_and_never_over_another(tmp_path: Path) -> 
     assert '"done":true' in (tmp_path / "chat.ndjson").read_text()
     assert (again.exit_code, again.last_error_line) == (
         2,
-        "llm-proxy: chat.ndjson is there already: name another file",
+        "llm-proxy: error: chat.ndjson already exists; choose another file",
     )
 
 

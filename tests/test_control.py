@@ -95,7 +95,7 @@ async def test_there_is_nothing_else_and_it_is_never_passed_on(
         async with proxy("record", tmp_path, provider.url) as server:
             response = await send_request(server.url, build_http_request(path, b"", method=method))
     assert response.status == 404
-    assert f"there is no {method} {path}" in json.loads(response.body)["error"]
+    assert f"no such page: {method} {path}" in json.loads(response.body)["error"]
     assert provider.requests == []
     assert load_cassettes(tmp_path) == []
 

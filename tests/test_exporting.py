@@ -271,7 +271,7 @@ class TestCurl:
         hint = "set --upstream bedrock=URL or --through URL"
         assert (result.exit_code, result.last_error_line) == (
             2,
-            f"llm-proxy: no known address for bedrock; {hint}",
+            f"llm-proxy: error: no known address for bedrock; {hint}",
         )
 
     @given(body=st.text(min_size=1).map(str.encode))

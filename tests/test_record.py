@@ -307,8 +307,9 @@ async def test_an_upstream_that_is_not_there_is_a_502_in_the_shape_of_the_dialec
     assert raw.status == 502
     assert raw.header("x-llm-proxy-error") == "upstream_failed"
     assert raw.header("x-should-retry") is None
-    assert f"{unreachable_url}, cannot be reached" in value
-    assert "check that it runs, or give --upstream" in value
+    assert f"the upstream {unreachable_url} (provider " in value
+    assert "cannot be reached" in value
+    assert "check that it is running, or set --upstream" in value
     assert load_cassettes(tmp_path) == []
 
 

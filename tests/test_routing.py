@@ -72,7 +72,9 @@ def test_proxy_prefixes_are_removed_and_nothing_else(
     ],
 )
 def test_an_invalid_name_is_refused(path: str, headers: Headers) -> None:
-    with pytest.raises(RequestRefused, match=r"is no (session|provider) name: use") as caught:
+    with pytest.raises(
+        RequestRefused, match=r"is not a valid (session|provider) name: use"
+    ) as caught:
         route_post(path, *headers)
     assert caught.value.status == 400
 
@@ -112,7 +114,7 @@ def test_a_prefix_whose_name_is_none_is_refused(mark: str, name: str, path: str)
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         assert route_post(f"/{mark}{name}{path}").request.path == path
     else:
-        with pytest.raises(RequestRefused, match=r"is no (session|provider) name"):
+        with pytest.raises(RequestRefused, match=r"is not a valid (session|provider) name"):
             route_post(f"/{mark}{name}{path}")
 
 

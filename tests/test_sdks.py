@@ -178,7 +178,8 @@ async def test_an_unreachable_provider_raises_an_error_with_our_message(
 
     assert raised.value.status_code == 502  # type: ignore[attr-defined] # every SDK's error has it
     message = str(raised.value)
-    assert f"{unreachable_url}, cannot be reached" in message
+    assert f"the upstream {unreachable_url} (provider " in message
+    assert "cannot be reached" in message
     assert "--upstream" in message
     assert load_cassettes(tmp_path / case.name) == []
 
