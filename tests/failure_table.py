@@ -52,7 +52,7 @@ CASES: Final[dict[str, FailResponse | ReportScriptExhausted]] = {
     "`invalid_response`": FailResponse("invalid_response"),
     "`network_error`": FailResponse("network_error"),
     "`network_error`, not retryable": FailResponse("network_error", retryable=False),
-    "no reply left": ReportScriptExhausted("mock helper has 2 replies, and this is call 3"),
+    "no reply left": ReportScriptExhausted("mock helper has 2 replies, but this is request 3"),
 }
 """Each failure that a client can distinguish from others."""
 

@@ -18,10 +18,12 @@ VALID_SCENARIOS = """
     - {turn: 2, response: {kind: text, assistant_text: Bye.}}
 - {id: empty, description: Nothing., turns: []}
 """
-NO_TURNS_WARNING = "scenarios/a.yaml:7:38: $[1].turns: there are no turns, so every request fails"
+NO_TURNS_WARNING = (
+    "scenarios/a.yaml:7:38: $[1].turns: the scenario has no turns, so every request fails"
+)
 INVALID_SCENARIO = "id: bad\ndescription: b\nturnss: []\n"
 UNKNOWN_FIELD_MISTAKE = (
-    "scenarios/b.yaml:3:1: $.turnss: there is no such field; did you mean turns?"
+    "scenarios/b.yaml:3:1: $.turnss: unknown field 'turnss'; did you mean 'turns'?"
 )
 UNKNOWN_STATUS = """
 id: status
@@ -48,11 +50,11 @@ async def test_ls_lists_each_scenario_in_a_row(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "SCENARIO  TURNS  DESCRIPTION             PLACE",
+        "SCENARIO  TURNS  DESCRIPTION             LOCATION",
         "refund        2  A refund in two turns.  scenarios/a.yaml:2",
         "empty         0  Nothing.                scenarios/a.yaml:7",
     ]
-    assert result.stderr == "llm-proxy: 2 scenarios, the mock helper\n"
+    assert result.stderr == "llm-proxy: 2 scenarios, mock helper\n"
 
 
 async def test_ls_reports_mistakes_and_lists_the_rest(tmp_path: Path) -> None:
@@ -64,8 +66,8 @@ async def test_ls_reports_mistakes_and_lists_the_rest(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].startswith("refund")
-    assert result.stdout.splitlines()[-1] == f"mistake: {UNKNOWN_FIELD_MISTAKE}"
-    assert result.stderr == "llm-proxy: 2 scenarios, 1 mistake\n"
+    assert result.stdout.splitlines()[-1] == f"error: {UNKNOWN_FIELD_MISTAKE}"
+    assert result.stderr == "llm-proxy: 2 scenarios, 1 error\n"
 
 
 async def test_ls_gives_one_json_document(tmp_path: Path) -> None:
@@ -92,14 +94,14 @@ async def test_ls_gives_one_json_document(tmp_path: Path) -> None:
             },
         ],
         "mock": None,
-        "mistakes": [
+        "errors": [
             {
                 "file": "scenarios/b.yaml",
                 "line": 3,
                 "column": 1,
                 "path": "$.turnss",
-                "message": "there is no such field; did you mean turns?",
-                "severity": "mistake",
+                "message": "unknown field 'turnss'; did you mean 'turns'?",
+                "severity": "error",
             }
         ],
     }
@@ -111,7 +113,7 @@ async def test_lint_accepts_valid_scenarios(tmp_path: Path) -> None:
     result = await run_command("scenario", "lint", "--strict", folder=tmp_path)
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "llm-proxy: 1 scenario checked, nothing is wrong\n"
+    assert result.stderr == "llm-proxy: 1 scenario checked, no problems found\n"
 
 
 async def test_lint_reports_each_mistake_in_a_line(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ async def test_lint_reports_each_mistake_in_a_line(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [UNKNOWN_FIELD_MISTAKE, f"{NO_TURNS_WARNING} (warning)"]
-    assert result.stderr == "llm-proxy: 1 mistake and 1 warning; 2 scenarios can be played\n"
+    assert result.stderr == "llm-proxy: 1 error and 1 warning found; 2 scenarios loaded\n"
 
 
 async def test_lint_fails_over_warnings_where_it_is_strict(tmp_path: Path) -> None:
@@ -142,14 +144,14 @@ async def test_lint_fails_over_an_unknown_status_that_loading_plays(tmp_path: Pa
 
     assert (result.exit_code, document["ok"], document["scenarios"]) == (1, False, 1)
     [problem] = document["problems"]
-    assert (problem["path"], problem["severity"]) == ("$.turns[0].failure_status", "mistake")
-    assert problem["message"].endswith("did you mean rate_limit?")
+    assert (problem["path"], problem["severity"]) == ("$.turns[0].failure_status", "error")
+    assert problem["message"].endswith("did you mean 'rate_limit'?")
 
 
 async def test_the_scenarios_folder_is_configurable(tmp_path: Path) -> None:
     write_scenarios(tmp_path, a=VALID_SCENARIOS)
     (tmp_path / "scenarios").rename(tmp_path / "scripts")
-    missing = "there is no file or folder scenarios: give --scenarios one that there is"
+    missing = "no such file or folder: scenarios (set --scenarios)"
 
     assert (
         await run_command("scenario", "ls", folder=tmp_path)

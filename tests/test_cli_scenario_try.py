@@ -55,9 +55,9 @@ async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
 
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "refund  (scenarios.yaml:2)  answers: the first user message is its id",
-        "busy  (scenarios.yaml:7)  does not: model is 'claude', not gpt-*",
-        "late  (scenarios.yaml:16)  does not: user: /hello/ is not in 'refund'",
+        "refund  (scenarios.yaml:2)  chosen: the first user message is its id",
+        "busy  (scenarios.yaml:7)  not chosen: model 'claude' does not match gpt-*",
+        "late  (scenarios.yaml:16)  not chosen: user: /hello/ does not match 'refund'",
         "",
         "test-llm: refund, turn 1",
         "text: Done: 3 days.",
@@ -78,15 +78,15 @@ async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"))
 
     assert result.exit_code == 0
-    assert "busy  (scenarios.yaml:7)  answers: its match holds" in result.stdout
-    assert "does not: its match holds too, but busy comes first" in result.stdout
+    assert "busy  (scenarios.yaml:7)  chosen: its match conditions hold" in result.stdout
+    assert "not chosen: its match conditions hold too, but busy comes first" in result.stdout
     assert result.stdout.endswith("fails: rate_limit: Slow down\n")
 
 
 async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"), "--scenario", "late")
 
-    assert "late  (scenarios.yaml:16)  answers: a header or the session names it" in result.stdout
+    assert "late  (scenarios.yaml:16)  chosen: a header or the session names it" in result.stdout
     assert "Scenario late has no turn 1; its turns: none." in result.stdout
     assert result.exit_code == 1
 
@@ -95,7 +95,11 @@ async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
     ("body", "options", "reason"),
     [
         ([1], (), "request.json is not a JSON object"),
-        ({"model": "m"}, ("--as", "gemini", "--path", "/v1/models"), "asks for no turn"),
+        (
+            {"model": "m"},
+            ("--as", "gemini", "--path", "/v1/models"),
+            "is not a chat request of the dialect opaque",
+        ),
     ],
     ids=["no object", "no turn"],
 )
@@ -130,7 +134,7 @@ async def test_a_mock_of_the_file_answers_what_no_scenario_does(tmp_path: Path) 
     result = await try_document(tmp_path, document, request_body("Hi"))
 
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[3:6] == ["", "mock helper, call 1", "text: First."]
+    assert result.stdout.splitlines()[3:6] == ["", "mock helper, reply 1", "text: First."]
 
 
 async def test_a_mock_does_not_answer_for_an_unknown_scenario(tmp_path: Path) -> None:
@@ -146,7 +150,7 @@ async def test_a_mock_without_replies_left_fails(tmp_path: Path) -> None:
     result = await try_document(tmp_path, "mock: {replies: []}\n", request_body("Hi"))
 
     assert result.exit_code == 1
-    assert "The mock 'mock' has 0 replies, and this is call 1" in result.stdout
+    assert "The mock 'mock' has 0 replies, but this is request 1" in result.stdout
 
 
 async def test_reasoning_without_a_signature_is_invisible_to_matches(tmp_path: Path) -> None:
@@ -174,5 +178,5 @@ turns: [{turn: 2, response: {kind: text, assistant_text: Seen.}}]
 
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == (
-        "thinking  (s.yaml:2)  does not: $.messages[1].content[0].thinking is not there"
+        "thinking  (s.yaml:2)  not chosen: $.messages[1].content[0].thinking is missing"
     )

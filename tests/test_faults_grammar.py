@@ -32,7 +32,7 @@ from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import Selector, Trigger, matches_pattern
 
 SIZE_HINT: Final = "a number of bytes such as 7, 16kB or 1MiB"
-DURATION_HINT: Final = "a span of time such as 300ms, 0.5s or 2m"
+DURATION_HINT: Final = "a duration such as 300ms, 0.5s or 2m"
 
 LOCATIONS: Final[dict[str, StreamLocation]] = {
     "after=0": AfterEvents(0),
@@ -150,10 +150,10 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
     "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
     # locations
-    "reset,after=x": "fault 'reset,after=x': after=x is not an integer",
-    "reset,after=-1": "fault 'reset,after=-1': after=-1 is not an integer",
-    "reset,after=": "fault 'reset,after=': after= is not an integer",
-    "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not an integer",
+    "reset,after=x": "fault 'reset,after=x': after=x is not a non-negative integer",
+    "reset,after=-1": "fault 'reset,after=-1': after=-1 is not a non-negative integer",
+    "reset,after=": "fault 'reset,after=': after= is not a non-negative integer",
+    "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not a non-negative integer",
     "reset,at=": "fault 'reset,at=': at= is not an event type such as message_stop or done",
     "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {SIZE_HINT}",
     "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {DURATION_HINT}",
@@ -186,11 +186,11 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     ),
     "slice": "fault 'slice': slice requires size= (bytes per write)",
     "slice,size=0": "fault 'slice,size=0': size must be at least 1 byte",
-    "drop,count=0": "fault 'drop,count=0': count=0 is not an integer from 1 on",
+    "drop,count=0": "fault 'drop,count=0': count=0 is not a positive integer",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
-    "reset,nth=0": "fault 'reset,nth=0': nth=0 is not an integer from 1 on",
-    "reset,times=x": "fault 'reset,times=x': times=x is not an integer from 1 on",
+    "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a positive integer",
+    "reset,times=x": "fault 'reset,times=x': times=x is not a positive integer",
     "reset,nth=1,first=2": (
         "fault 'reset,nth=1,first=2': nth= and first= cannot be combined; remove one of them"
     ),
@@ -203,15 +203,15 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "percentage such as 20%"
     ),
     "reset,window=20s..10s": (
-        "fault 'reset,window=20s..10s': window=20s..10s is not a window that ends after it begins, "
-        "such as 10s..20s"
+        "fault 'reset,window=20s..10s': window=20s..10s is not a time window that "
+        "ends after its start, such as 10s..20s"
     ),
     "reset,window=0s": (
-        "fault 'reset,window=0s': window=0s is not a window that ends after it begins, such as "
-        "10s..20s"
+        "fault 'reset,window=0s': window=0s is not a time window that ends after its "
+        "start, such as 10s..20s"
     ),
     "hang,for=8761h": (
-        "fault 'hang,for=8761h': for=8761h is not a span of time up to a year, which is 8760h"
+        "fault 'hang,for=8761h': for=8761h is not a duration of at most 8760h (one year)"
     ),
     "reset,window=x": f"fault 'reset,window=x': window=x is not {DURATION_HINT}",
     "quota,requests=1,nth=2": (

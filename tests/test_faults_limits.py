@@ -286,9 +286,9 @@ def test_quotas_combine_with_other_faults() -> None:
     ("rule", "error"),
     [
         ("quota", "quota requires requests= or tokens="),
-        ("quota,requests=0", "requests=0 is not an integer from 1 on"),
+        ("quota,requests=0", "requests=0 is not a positive integer"),
         ("quota,tokens=5,window=0s", "window must be longer than 0s"),
-        ("quota,tokens=5,window=1s..2s", "is not a span of time"),
+        ("quota,tokens=5,window=1s..2s", "is not a duration"),
         ("quota,tokens=5,nth=2", "quota does not support nth=; remove it"),
         ("quota,tokens=5,probability=0.2", "quota does not support"),
         ("quota,tokens=5,after=2", "quota has no location"),

@@ -81,9 +81,9 @@ FILE_ERRORS: Final = {
         (
             "FILE:1:3: $[0]: fault 'rset': unknown fault 'rset'; did you mean 'reset'?; "
             "FILE:2:3: $[1]: fault 'reset,afer=3': unknown term 'afer'; did you mean 'after'?; "
-            "FILE:3:3: $[2]: fault 'stall,for=3x': for=3x is not a span of time such as "
+            "FILE:3:3: $[2]: fault 'stall,for=3x': for=3x is not a duration such as "
             "300ms, 0.5s or 2m; "
-            'FILE:5:3: $[4]: 7 is a number: write text or an object in quotes, "7"'
+            'FILE:5:3: $[4]: expected text or an object, got the number 7; write "7"'
         ),
     ),
     "with its path": (
@@ -92,11 +92,14 @@ FILE_ERRORS: Final = {
     ),
     "another name": (
         "fault: [reset]\n",
-        "FILE:1:1: $.fault: there is no such field; did you mean faults?",
+        "FILE:1:1: $.fault: unknown field 'fault'; did you mean 'faults'?",
     ),
-    "a rule alone": ("reset\n", "FILE: write one list, called faults"),
-    "nothing": ("# none yet\n", "FILE: write one list, called faults"),
-    "two documents": ("[reset]\n---\n[stall]\n", "FILE: write one list, called faults"),
+    "a rule alone": ("reset\n", "FILE: expected one list, or an object with the list 'faults'"),
+    "nothing": ("# none yet\n", "FILE: expected one list, or an object with the list 'faults'"),
+    "two documents": (
+        "[reset]\n---\n[stall]\n",
+        "FILE: expected one list, or an object with the list 'faults'",
+    ),
     "no YAML": ("faults: [reset\n", None),
 }
 
@@ -110,7 +113,7 @@ def test_an_invalid_file_is_refused_with_line_and_path(
 
     file = str(tmp_path / "faults.yaml")
     if message is None:
-        assert str(error.value).startswith(f"{file}:2:1: a comma or a ] is missing")
+        assert str(error.value).startswith(f"{file}:2:1: missing comma or ]")
     else:
         assert str(error.value) == message.replace("FILE", file)
 

@@ -233,7 +233,7 @@ def test_bandwidth_is_limited_from_a_location_on() -> None:
 
 @each_row("rate", ["0", "x", "-1", "0.1"])
 def test_a_rate_is_a_number_of_bytes(rate: str) -> None:
-    with pytest.raises(UsageError, match="is not a number of bytes a second"):
+    with pytest.raises(UsageError, match="is not a number of bytes per second"):
         parse_rule(f"bandwidth,rate={rate}")
 
 
@@ -289,7 +289,7 @@ def test_held_messages_are_sent_before_an_abort() -> None:
 
 
 def test_writes_of_no_message_are_refused() -> None:
-    with pytest.raises(UsageError, match="events=0 is not an integer from 1 on"):
+    with pytest.raises(UsageError, match="events=0 is not a positive integer"):
         parse_rule("coalesce,events=0")
 
 

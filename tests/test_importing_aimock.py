@@ -428,7 +428,7 @@ async def test_a_file_of_fixtures_becomes_one_of_scenarios_that_lint_passes(
         ran.last_error_line
         == "llm-proxy: 4 fixtures from 1 file converted to scenarios in own/scenarios/chat.yaml"
     )
-    assert "4 scenarios checked, nothing is wrong" in linted.stderr
+    assert "4 scenarios checked, no problems found" in linted.stderr
     assert not (tmp_path / "cassettes").exists()
 
 

@@ -34,7 +34,7 @@ from llm_proxy.routing import RoutingSettings
 from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
-TOO_DEEP = f"values stand within each other more than {MAX_DEPTH} deep"
+TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
 NO_TAG = "creates a program object, which is not supported"
 SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 

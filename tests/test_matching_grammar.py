@@ -55,12 +55,12 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("uuids@2", "uuids has version 1, not 2; remove the version"),
         ("ignore", "ignore needs a JSONPath, such as ignore=$.metadata.trace"),
         ("regex= ", "regex needs a pattern, such as regex=build-[0-9]+"),
-        ("regex=(a", "regex=(a is no pattern of RE2: missing ): (a"),
-        ("regex=(?=a)", "regex=(?=a) is no pattern of RE2: invalid perl operator: (?="),
-        (r"regex=(a)\1", r"regex=(a)\1 is no pattern of RE2: invalid escape sequence: \1"),
-        (r"regex=\C", r"regex=\C: \C finds half characters: write . or a class"),
-        ("regex=(a?){500}a{500}", "repeats too much to be fast: make its {…} smaller"),
-        ("regex=" + "a" * 5000, "is too long: at most 900 characters"),
+        ("regex=(a", "regex=(a is not a valid RE2 pattern: missing ): (a"),
+        ("regex=(?=a)", "regex=(?=a) is not a valid RE2 pattern: invalid perl operator: (?="),
+        (r"regex=(a)\1", r"regex=(a)\1 is not a valid RE2 pattern: invalid escape sequence: \1"),
+        (r"regex=\C", r"regex=\C: \C can match half a character; use . or a character class"),
+        ("regex=(a?){500}a{500}", "is too large; reduce the counts in {…}"),
+        ("regex=" + "a" * 5000, "is too long; the maximum is 900 characters"),
         ("regex=a\tb", "is not a valid rule: use at most 1000 characters, without"),
         ("ignore=$['" + "a" * 1000 + "']", "is not a valid rule: use at most 1000 characters"),
     ],
@@ -73,7 +73,7 @@ def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> No
 
 @each_row("pattern", ["a*", "x|", r"\b", "^", "$", "(?m)^", "[0-9]*b?"])
 def test_a_pattern_that_finds_the_empty_text_is_refused(pattern: str) -> None:
-    with pytest.raises(UsageError, match="finds the empty text"):
+    with pytest.raises(UsageError, match="matches the empty string"):
         parse_rule(f"regex={pattern}")
 
 

@@ -293,8 +293,8 @@ def test_a_project_disables_a_rule(name: str) -> None:
 @each_row(
     ("added", "disabled", "message"),
     [
-        (["regex=("], [], "regex=( is no pattern of RE2"),
-        (["regex=x*"], [], "finds the empty text"),
+        (["regex=("], [], "regex=( is not a valid RE2 pattern"),
+        (["regex=x*"], [], "matches the empty string"),
         (["$.a["], [], "'$.a[' is not a valid JSONPath (RFC 9535): "),
         (["two words"], [], "'two words' is not a redaction rule; use email, phone, home-paths, "),
         ([], ["twilio"], "unknown redaction rule 'twilio'; did you mean 'twilio-id'?"),

@@ -50,11 +50,11 @@ def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) 
 @each_row(
     ("response", "reason"),
     [
-        ({"kind": "speech"}, '"speech" is not one of'),
-        ({"kind": "tool-call"}, "tool_calls is missing"),
-        ({"kind": "tool-call", "toolCalls": [{"arguments": {}}]}, "tool_name is missing"),
-        ({"kind": "final-report"}, "report_content is missing"),
-        ({"kind": "text"}, "assistant_text is missing"),
+        ({"kind": "speech"}, "unknown value 'speech'"),
+        ({"kind": "tool-call"}, "missing field 'tool_calls'"),
+        ({"kind": "tool-call", "toolCalls": [{"arguments": {}}]}, "missing field 'tool_name'"),
+        ({"kind": "final-report"}, "missing field 'report_content'"),
+        ({"kind": "text"}, "missing field 'assistant_text'"),
     ],
 )
 def test_a_missing_required_field_is_reported(response: dict[str, Any], reason: str) -> None:

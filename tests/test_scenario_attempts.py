@@ -372,10 +372,10 @@ async def test_loading_warns_of_such_a_status_and_lint_calls_it_an_error(tmp_pat
     assert [scenario.value.id for scenario in loaded.scenarios] == ["refund"]
     assert loaded.mistakes == ()
     [warning] = loaded.warnings
-    assert "it is played as model_error" in str(warning)
-    assert "did you mean rate_limit?" in str(warning)
+    assert "treated as model_error" in str(warning)
+    assert "did you mean 'rate_limit'?" in str(warning)
     assert linted.exit_code == 1
-    assert "did you mean rate_limit?" in linted.stdout
+    assert "did you mean 'rate_limit'?" in linted.stdout
 
 
 @pytest.mark.shows("000-08 to 000-21")

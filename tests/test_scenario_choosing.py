@@ -125,7 +125,7 @@ def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
         thread_time,
     )
 
-    assert chosen == ChosenScenario(matched, "its match holds")
+    assert chosen == ChosenScenario(matched, "its match conditions hold")
     assert matched.value.match == ScenarioMatch(user="money back", turn=1)
 
 
@@ -138,7 +138,7 @@ async def test_a_request_without_text_of_a_user_names_no_scenario(
     async with serve_scenarios(tmp_path, scenario_document(text_turn())) as server:
         response = await server.send(texts=messages, stream=stream)
 
-    reason = "The request has no user text to name a scenario."
+    reason = "The request has no user text that could name a scenario."
     assert (response.raw_response.status, report_fields(response.turn)) == (
         200,
         check_failure_report(reason),
@@ -156,9 +156,9 @@ async def test_an_unknown_id_is_reported_with_the_nearest_ones(
     ) as server:
         response = await server.send(dialect, texts=("refunds please",))
 
-    nearest = "Scenario not found: refunds please. The nearest: refund."
+    nearest = "Scenario not found: refunds please. Did you mean refund?"
     assert report_fields(response.turn) == check_failure_report(
-        f"{nearest} `llm-proxy scenario ls` lists all ids."
+        f"{nearest} Run `llm-proxy scenario ls` to list all ids."
     )
 
 
@@ -169,7 +169,7 @@ def test_an_id_in_a_header_that_no_scenario_has_is_unknown_whatever_the_message_
     assert chosen == NoScenario("zzz", is_explicit=True)
     assert (
         no_scenario_message(TWO_SCENARIOS, chosen)
-        == "Scenario not found: zzz. `llm-proxy scenario ls` lists all ids."
+        == "Scenario not found: zzz. Run `llm-proxy scenario ls` to list all ids."
     )
 
 

@@ -66,29 +66,26 @@ def test_every_name_and_value_has_its_position() -> None:
 @each_row(
     ("text", "message"),
     [
-        ('{"a": 1,}', "1:8: this comma is one too many: JSON has none before }"),
-        ("[1,\n]", "1:3: this comma is one too many: JSON has none before ]"),
-        ("[1 2]", "1:4: a comma or a ] is missing"),
-        ("[1,,2]", "1:4: a value is missing"),
-        ("{a: 1}", "1:2: a name in double quotes, or a }, is missing"),
-        ("{'a': 1}", "1:2: a name in double quotes, or a }, is missing"),
-        ('{"a" 1}', "1:6: a colon is missing after the name"),
-        ('{"a"', "1:5: the file ends here, and a colon is missing after the name"),
+        ('{"a": 1,}', "1:8: unexpected comma before }"),
+        ("[1,\n]", "1:3: unexpected comma before ]"),
+        ("[1 2]", "1:4: missing comma or ]"),
+        ("[1,,2]", "1:4: missing value"),
+        ("{a: 1}", "1:2: missing name in double quotes, or missing }"),
+        ("{'a': 1}", "1:2: missing name in double quotes, or missing }"),
+        ('{"a" 1}', "1:6: missing colon after the name"),
+        ('{"a"', "1:5: unexpected end of the file: missing colon after the name"),
         ('{"a": yes}', "1:7: yes must be in double quotes"),
         ('{"a": NaN}', "1:7: NaN must be in double quotes"),
-        ("// a\n{}", "1:1: JSON has no comments: call the file .yaml to have them"),
-        ('{"a": "b', "1:7: the quotes that open here are not closed"),
-        ('{"a": "\\q"}', "1:8: JSON knows no such escape: write \\\\ for a backslash"),
+        ("// a\n{}", "1:1: JSON does not allow comments; rename the file to .yaml to use comments"),
+        ('{"a": "b', "1:7: missing closing quote"),
+        ('{"a": "\\q"}', "1:8: unknown escape in JSON; write \\\\ for a backslash"),
         (
             '{"a": "\t"}',
-            (
-                "1:8: a line end, a tab and other control characters must be escapes in JSON: "
-                "\\n, \\t"
-            ),
+            "1:8: control characters must be escaped in JSON, such as \\n and \\t",
         ),
-        ("{}\n{}", "2:1: more stands here after the end of the JSON: several go in a list"),
-        ("[" * 200, "1:101: values stand within each other more than 100 deep"),
-        ("[" * 100_000, "1:101: values stand within each other more than 100 deep"),
+        ("{}\n{}", "2:1: unexpected text after the end of the JSON; put several values in a list"),
+        ("[" * 200, "1:101: values are nested more than 100 levels deep"),
+        ("[" * 100_000, "1:101: values are nested more than 100 levels deep"),
     ],
 )  # fmt: skip
 def test_invalid_json_is_explained_in_plain_words(text: str, message: str) -> None:
@@ -102,11 +99,14 @@ def test_mistakes_in_readable_json_are_reported() -> None:
         f"{mistake.column}: {mistake.json_path}: {mistake.message}"
         for mistake in read(text).mistakes
     ] == [
-        '10: $: "a" stands here twice: the first is in line 1',
-        "23: $.b: this escape is half of a character: write the character itself, or both halves",
-        "38: $.c: the number 1e999 is too large: put it in quotes, or write fewer digits",
+        "10: $: duplicate field 'a'; the first one is at line 1",
         (
-            "50: $.d: the number 99999999999999999999 is too large: put it in quotes, or write "
+            "23: $.b: the escape is half of a surrogate pair; write the character itself, or both "
+            "halves"
+        ),
+        "38: $.c: the number 1e999 is too large; put it in quotes, or write fewer digits",
+        (
+            "50: $.d: the number 99999999999999999999 is too large; put it in quotes, or write "
             "fewer digits"
         ),
     ]

@@ -118,10 +118,10 @@ def test_unreadable_files_are_reported_and_their_neighbours_loaded(tmp_path: Pat
     loaded = load_scenarios([tmp_path])
 
     assert mistakes(tmp_path, loaded) == [
-        "loop: this link leads back to a folder that it lies in: remove it",
-        "lost.yaml: this link leads to nothing: remove it",
-        "pipe.yaml: this is no regular file: give it another name, or remove it",
-        "self.yaml: the file cannot be read: Too many levels of symbolic links",
+        "loop: the symbolic link leads to a parent folder; remove the link",
+        "lost.yaml: broken symbolic link; remove the link",
+        "pipe.yaml: not a regular file; rename or remove it",
+        "self.yaml: cannot read the file: Too many levels of symbolic links",
     ]
     assert ids(loaded) == ["a"]
 
@@ -132,8 +132,8 @@ def test_files_without_permission_are_reported(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
 
     assert mistakes(tmp_path, load_scenarios([tmp_path])) == [
-        "a.yaml: the file cannot be read: Permission denied",
-        "closed: the folder cannot be read: Permission denied",
+        "a.yaml: cannot read the file: Permission denied",
+        "closed: cannot read the folder: Permission denied",
     ]
 
 
@@ -147,9 +147,9 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
         reasons.append(str(caught.value).replace(f"{tmp_path}/", ""))
 
     assert reasons == [
-        "there is no file or folder nowhere: give --scenarios one that there is",
-        "pipe is neither a file nor a folder: give --scenarios one of these",
-        "empty holds no scenarios: there is no *.yaml *.yml *.json below it",
+        "no such file or folder: nowhere (set --scenarios)",
+        "not a file or folder: pipe (set --scenarios)",
+        "no scenario files in empty; add one of *.yaml, *.yml, *.json",
     ]
 
 
@@ -160,10 +160,10 @@ def test_at_the_start_all_mistakes_are_reported(tmp_path: Path, clock: Clock) ->
         load_library(path, clock)
     first, *lines = str(caught.value).splitlines()
 
-    assert first == f"the scenarios in {path} have 25 mistakes:"
-    assert lines[0] == f'  {path}:1:8: $[0].id: 1 is a number: write text in quotes, "1"'
+    assert first == f"25 errors in the scenarios of {path}:"
+    assert lines[0] == f'  {path}:1:8: $[0].id: expected text, got the number 1; write "1"'
     assert lines[19].startswith(f"  {path}:20:8: $[19].id: ")
-    assert lines[20:] == ["  and 5 more: llm-proxy scenario lint tells all of them"]
+    assert lines[20:] == ["  and 5 more; run `llm-proxy scenario lint` to list all"]
 
 
 def test_at_the_start_warnings_are_logged(
@@ -172,7 +172,7 @@ def test_at_the_start_warnings_are_logged(
     load_library(write(tmp_path / "s.yaml", "id: a\ndescription: b\nturns: []\n"), clock)
 
     assert [record.getMessage().rpartition("/")[2] for record in caplog.records] == [
-        "s.yaml:3:1: $.turns: there are no turns, so every request fails"
+        "s.yaml:3:1: $.turns: the scenario has no turns, so every request fails"
     ]
 
 
@@ -241,12 +241,12 @@ async def test_a_broken_edit_is_reported_once_and_the_last_good_version_stays(
     assert ids(await scenario_library.current_scenarios()) == ["mended"]
     assert [record.getMessage().replace(f"{tmp_path}/", "") for record in caplog.records] == [
         (
-            "what was good before stays: the scenarios in a.yaml have 3 mistakes:\n"
-            "  a.yaml:1:1: $: description is missing: what it is for, for people\n"
-            "  a.yaml:1:1: $: turns is missing: the answers, by turn\n"
-            '  a.yaml:1:5: $.id: 5 is a number: write text in quotes, "5"'
+            "keeping the previous scenarios: 3 errors in the scenarios of a.yaml:\n"
+            "  a.yaml:1:1: $: missing field 'description': the purpose of the scenario\n"
+            "  a.yaml:1:1: $: missing field 'turns': the turns of the conversation\n"
+            '  a.yaml:1:5: $.id: expected text, got the number 5; write "5"'
         ),
-        "a.yaml has changed: 1 scenario read anew",
+        "a.yaml changed; loaded 1 scenario",
     ]
 
 
@@ -264,9 +264,9 @@ async def test_while_a_file_is_missing_its_last_good_version_stays(
     clock.advance()
 
     assert ids(await scenario_library.current_scenarios()) == ["a"]
-    lost = f"there is no file or folder {path}: give --scenarios one that there is"
+    lost = f"no such file or folder: {path} (set --scenarios)"
     assert [record.getMessage() for record in caplog.records] == [
-        f"what was good before stays: {lost}"
+        f"keeping the previous scenarios: {lost}"
     ]
 
 
@@ -412,8 +412,8 @@ async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
     assert ids(await scenario_library.current_scenarios()) == ["whole", "b"]
     assert [record.getMessage().replace(f"{tmp_path}", ".") for record in caplog.records] == [
         (
-            "what was good before stays: the scenarios in . have 1 mistake:\n"
-            "  ./a.yaml: the file holds nothing any more: save it whole, or delete it"
+            "keeping the previous scenarios: 1 error in the scenarios of .:\n"
+            "  ./a.yaml: the file is empty now; save it again or delete it"
         )
     ]
 
@@ -465,7 +465,7 @@ async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
 
     assert [record.getMessage() for record in caplog.records] == [
         (
-            f"what was good before stays: {tmp_path} holds no scenarios: there is no *.yaml *.yml "
-            "*.json below it"
+            f"keeping the previous scenarios: no scenario files in {tmp_path}; add one of *.yaml, "
+            "*.yml, *.json"
         )
     ]

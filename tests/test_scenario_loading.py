@@ -280,16 +280,21 @@ def test_a_document_may_name_its_schema() -> None:
 def test_an_empty_file_is_a_warning(content: bytes) -> None:
     loaded = parse_scenario_file("s.yaml", content)
 
-    assert [str(warning) for warning in loaded.warnings] == ["s.yaml: the file holds no scenario"]
+    assert [str(warning) for warning in loaded.warnings] == [
+        "s.yaml: the file contains no scenario"
+    ]
     assert loaded.mistakes == ()
 
 
 @each_row(
     ("content", "message"),
     [
-        (b"id: a\nb: \xe9\n", "s.yaml:2:4: $: the byte 0xe9 is no UTF-8: save the file as UTF-8"),
-        (b"\xff\xfea\0", "s.yaml:1:1: $: the byte 0xff is no UTF-8: save the file as UTF-8"),
-        (b"#" * (MAX_FILE_BYTES + 1), "s.yaml: it has more than 16 MiB: split it up"),
+        (
+            b"id: a\nb: \xe9\n",
+            "s.yaml:2:4: $: the byte 0xe9 is not valid UTF-8; save the file as UTF-8",
+        ),
+        (b"\xff\xfea\0", "s.yaml:1:1: $: the byte 0xff is not valid UTF-8; save the file as UTF-8"),
+        (b"#" * (MAX_FILE_BYTES + 1), "s.yaml: larger than 16 MiB; split the file"),
     ],
     ids=["Latin-1", "UTF-16", "too large"],
 )  # fmt: skip
@@ -307,11 +312,8 @@ def test_ids_that_two_files_share_are_reported_with_both_places() -> None:
     loaded = merge_loaded([first, second, third])
 
     assert [str(mistake) for mistake in loaded.mistakes] == [
-        'b.yaml:3:1: $: there are two scenarios "x": the first is in a.yaml:2',
-        (
-            "c.yaml:1:7: $.mock: there are two mocks, and only one can answer: the first is in "
-            "b.yaml:1"
-        ),
+        'b.yaml:3:1: $: duplicate scenario id "x"; the first one is at a.yaml:2',
+        ("c.yaml:1:7: $.mock: only one mock is allowed; the first one is at b.yaml:1"),
     ]
     assert [scenario.value.description for scenario in loaded.scenarios] == ["b", "c"]
 

@@ -76,8 +76,8 @@ def test_what_comes_before_the_end_of_what_can_be_read_is_checked_too() -> None:
     text = "id: 1\ndescription: a\nturns: []\n---\nid: @\n"
 
     assert without_file_name(parse_scenario_file("s.yaml", text.encode()).mistakes) == (
-        '1:5: $.id: 1 is a number: write text in quotes, "1"',
-        "5:5: $: text cannot begin with @: put it in quotes",
+        '1:5: $.id: expected text, got the number 1; write "1"',
+        "5:5: $: text cannot start with @; put the text in quotes",
     )
 
 
@@ -87,7 +87,7 @@ def test_a_message_shows_nothing_that_a_terminal_obeys() -> None:
     ).mistakes
 
     assert str(mistake).isprintable()
-    assert str(mistake).startswith("s\\x1b.yaml:1:15: $['\\x1b']: there is no such field")
+    assert str(mistake).startswith("s\\x1b.yaml:1:15: $['\\x1b']: unknown field '\\x1b'")
 
 
 def test_a_path_is_a_jsonpath() -> None:

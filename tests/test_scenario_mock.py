@@ -197,8 +197,7 @@ async def test_one_call_too_many_is_an_error_before_any_stream(
         "false", "script_exhausted",
     )  # fmt: skip
     reason = (
-        "The mock 'mock' has 2 replies, and this is call 4: "
-        "script another reply, or have the agent ask less often."
+        "The mock 'mock' has 2 replies, but this is request 4; add a reply or send fewer requests."
     )
     failure = responses[3].turn.failure
     assert failure is not None
@@ -212,7 +211,7 @@ def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> N
     empty = scripted_mock(replies=[], reply="Not this.")
 
     assert isinstance(empty.scripted_action, ReportScriptExhausted)
-    assert "has 0 replies, and this is call 1" in empty.scripted_action.message
+    assert "has 0 replies, but this is request 1" in empty.scripted_action.message
 
 
 # Stop reason and usage

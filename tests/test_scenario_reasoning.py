@@ -202,7 +202,7 @@ def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> No
 
     after, notes = visible_conversation(before)
 
-    assert notes == ("reasoning without a signature stripped from message 2",)
+    assert notes == ("reasoning without a signature was removed from message 2",)
     assert after == conversation_of((Text("One moment."), CALL), reasoning_enabled=False)
     assert before.messages[1].parts[0] == THOUGHT
 
@@ -271,7 +271,7 @@ def test_each_message_that_lost_its_reasoning_is_named() -> None:
     )
 
     assert notes == tuple(
-        f"reasoning without a signature stripped from message {item}" for item in (2, 6)
+        f"reasoning without a signature was removed from message {item}" for item in (2, 6)
     )
 
 
@@ -316,7 +316,7 @@ async def test_blocks_of_anthropics_are_sealed_by_a_signature_or_by_data(
             "Expected reasoning to remain enabled"
         )
         assert server.last_simulated.notes == (
-            "reasoning without a signature stripped from message 2",
+            "reasoning without a signature was removed from message 2",
         )
 
 
@@ -334,7 +334,9 @@ async def test_the_answer_is_not_changed_and_the_journal_names_the_message(
         [entry] = (await server.request_proxy_page("journal"))["entries"]
 
     assert [item["type"] for item in response.json["content"]] == ["thinking", "thinking", "text"]
-    assert entry["simulated"]["notes"] == ["reasoning without a signature stripped from message 2"]
+    assert entry["simulated"]["notes"] == [
+        "reasoning without a signature was removed from message 2"
+    ]
     assert server.journal.failed_sessions == []
 
 
@@ -387,7 +389,7 @@ def test_converse_bodies_are_stripped_too() -> None:
         replace(make_match_context(), conversation=conversation, body=body),
     )
 
-    assert notes == ("reasoning without a signature stripped from message 2",)
+    assert notes == ("reasoning without a signature was removed from message 2",)
     assert view.body == {
         "messages": [body["messages"][0], {"role": "assistant", "content": [called]}]
     }

@@ -210,7 +210,7 @@ async def test_a_stream_goes_out_in_its_slots() -> None:
 async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_retryable(
     stream: bool,
 ) -> None:
-    message = "mock helper has 2 replies, and this is call 3: add one to replies"
+    message = "mock helper has 2 replies, but this is request 3: add one to replies"
     request = raw_chat_request("hi", "x-llm-proxy-session: refunds")
     request = request if stream else request.replace(b"true", b"null")
     async with serve_mode(ScriptedMode(lambda _: ReportScriptExhausted(message))) as server:

@@ -129,7 +129,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
 @each_row(
     ("function", "reason"),
     [
-        ("odd", "there is no such field; did you mean content?"),
+        ("odd", "unknown field 'contents'; did you mean 'content'?"),
         ("nothing", "TypeError: expected a text or a reply, got None"),
     ],
 )
@@ -168,5 +168,5 @@ async def test_a_missing_function_is_reported_at_the_start(
 
 @pytest.mark.shows("004-09")
 def test_no_file_can_name_a_function() -> None:
-    with pytest.raises(UsageError, match="respond: there is no such field"):
+    with pytest.raises(UsageError, match="respond: unknown field"):
         loading.parse_struct(MockSpec, "--mock", "{respond: os:system}")

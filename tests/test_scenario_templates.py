@@ -59,7 +59,7 @@ def test_template_results_are_not_expanded_again() -> None:
 def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
     assert templates.fill_templates("<{{ $.x }}{{ $.x }}>", BODY) == (
         "<>",
-        ("the template {{ $.x }} finds nothing in the request",),
+        ("the template {{ $.x }} matches nothing in the request",),
     )
 
 
@@ -71,8 +71,8 @@ def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
 def test_a_path_that_finds_too_much_says_so() -> None:
     filled = templates.fill_templates("{{ $.a[*] }}", {"a": ["x"] * 1001})
 
-    where = "the template {{ $.a[*] }} finds more than 1000 values in the request"
-    assert filled == ("\n".join("x" * 1000), (f"{where}: the first are taken",))
+    where = "the template {{ $.a[*] }} matches more than 1000 values in the request"
+    assert filled == ("\n".join("x" * 1000), (f"{where}; only the first 1000 are used",))
 
 
 def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
@@ -82,7 +82,7 @@ def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
 
     filled = templates.fill_templates("{{ $..b }}", body)
 
-    assert filled == ("", ("the template {{ $..b }} finds nothing in the request",))
+    assert filled == ("", ("the template {{ $..b }} matches nothing in the request",))
 
 
 def test_within_json_a_template_alone_is_the_value_itself() -> None:
@@ -126,12 +126,12 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
             ),
         ),
     )
-    assert result[1] == ("the template {{ $.x }} finds nothing in the request",)
+    assert result[1] == ("the template {{ $.x }} matches nothing in the request",)
 
 
 UNCLOSED: Final = (
-    "{} is not closed: a template, and each quoted name in it, has an end; "
-    "{{{{ '{{{{' }}}} stands for two braces"
+    "{} is not closed; add the missing quote or }}}}, or write "
+    "{{{{ '{{{{' }}}} for two literal braces"
 )
 
 
@@ -140,15 +140,21 @@ UNCLOSED: Final = (
     [
         ("a {{ $.b", UNCLOSED.format("{{ $.b")),
         ("{{ $['b }}", UNCLOSED.format("{{ $['b }}")),
-        ("{{ $.a } {{ $.b }}", "{{ $.a } {{ $.b }} is no JSONPath: unexpected token '}'"),
+        ("{{ $.a } {{ $.b }}", "{{ $.a } {{ $.b }} is not a valid JSONPath: unexpected token '}'"),
         (
             "{{ messages[0] }}",
-            "{{ messages[0] }} is no JSONPath: one begins with $, as in $.messages[-1].content",
+            (
+                "{{ messages[0] }} is not a valid JSONPath: "
+                "it must start with $, as in $.messages[-1].content"
+            ),
         ),
-        ("{{}}", "{{ }} is no JSONPath: one begins with $, as in $.messages[-1].content"),
-        ("{{ $.a | upper }}", "{{ $.a | upper }} is no JSONPath: unexpected token '|'"),
-        ("{{ $.a b }}", "{{ $.a b }} is no JSONPath: unexpected token 'b'"),
-        ("{{ $.a[?@.b }}", "{{ $.a[?@.b }} is no JSONPath: unexpected end of segment"),
+        (
+            "{{}}",
+            "{{ }} is not a valid JSONPath: it must start with $, as in $.messages[-1].content",
+        ),
+        ("{{ $.a | upper }}", "{{ $.a | upper }} is not a valid JSONPath: unexpected token '|'"),
+        ("{{ $.a b }}", "{{ $.a b }} is not a valid JSONPath: unexpected token 'b'"),
+        ("{{ $.a[?@.b }}", "{{ $.a[?@.b }} is not a valid JSONPath: unexpected end of segment"),
         ("{{ $ }} {{ $[ }}", None),
     ],
 )

@@ -286,7 +286,8 @@ def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
 @pytest.mark.shows("000-98")
 def test_only_failed_checks_make_a_session_unsuccessful(shipped_run: ShippedRun) -> None:
     """Scripted failures do not."""
-    out_of_replies = "The mock 'lookup' has 3 replies, and this is call 4"
+    out_of_replies = "The mock 'lookup' has 3 replies, but this is request 4; add a reply or send "
+    out_of_replies += "fewer requests."
     unsuccessful_reasons = {
         session: why.partition(":")[0] for session, why in shipped_run.unsuccessful.items()
     }

@@ -32,7 +32,7 @@ TOOL_REQUIRED_SCENARIO: JsonObject = scenario_document(text_turn(expectedTools=[
     ("prompt", "expected_error"),
     [
         ("refund", "Expected tools not available: lookup"),
-        ("refunds", "Scenario not found: refunds. The nearest: refund."),
+        ("refunds", "Scenario not found: refunds. Did you mean refund?"),
     ],
 )
 async def test_a_strict_run_fails_though_the_application_got_an_answer(
@@ -83,7 +83,7 @@ async def test_a_mock_that_runs_out_of_replies_fails_a_strict_run(tmp_path: Path
     )
 
     assert (ran.exit_code, statuses) == (1, [200, 424, 424])
-    assert "this is call 3" in ran.stderr
+    assert "this is request 3" in ran.stderr
 
 
 @pytest.mark.shows("001-06", "001-44")
@@ -209,12 +209,12 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
 @each_row(
     ("arguments", "expected_error"),
     [
-        (("--mock", "{reply"), "--mock:2:1: a comma or a } is missing"),
-        (("--mock", "{replys: [x]}"), "there is no such field; did you mean reply?"),
+        (("--mock", "{reply"), "--mock:2:1: missing comma or }"),
+        (("--mock", "{replys: [x]}"), "unknown field 'replys'; did you mean 'reply'?"),
         (("--mock", "{chunk_delay_ms: [80, 30]}"), "chunk_delay_ms"),
         (("--mock", "Hello"), "--mock"),
         (("--respond", "answers"), "expected MODULE:FUNCTION, such as answers:respond"),
-        (("--scenarios", "nowhere"), "there is no file or folder nowhere"),
+        (("--scenarios", "nowhere"), "no such file or folder: nowhere"),
         (("--on-unknown", "guess"), "'guess' is not one of error, synthesis"),
         (("--silence", "0"), "'0' is not a number of seconds above 0"),
     ],
@@ -236,6 +236,8 @@ async def test_every_mistake_of_the_files_is_reported_at_the_start(tmp_path: Pat
     ran = await run_command("simulate", "--scenarios", str(path), folder=tmp_path)
 
     assert ran.exit_code == 2
-    assert "have 2 mistakes:" in ran.stderr
-    assert "$[0].turns[0].respones: there is no such field; did you mean response?" in ran.stderr
+    assert "2 errors in the scenarios of " in ran.stderr
+    assert (
+        "$[0].turns[0].respones: unknown field 'respones'; did you mean 'response'?" in ran.stderr
+    )
     assert "$[0].turns[1].turn:" in ran.stderr

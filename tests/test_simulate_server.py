@@ -68,7 +68,7 @@ def test_an_error_turn_has_the_id_of_a_final_report() -> None:
         "agent-final-report",
         "agent__final_report",
         '{"status":"failure","report_format":"markdown","report_content":"# Test Harness Error'
-        "\\n\\nExpected temperature 1 but received undefined (the request does not send it; some "
+        "\\n\\nExpected temperature 1 but received undefined (the request does not set it; some "
         'SDKs and models never do)"}',
     )
 
@@ -90,7 +90,7 @@ async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
     assert after == {
         "unsuccessful": [
             {"session": "b", "why": "Scenario refund has no turn 2; its turns: 1."},
-            {"session": "a", "why": "The request has no user text to name a scenario."},
+            {"session": "a", "why": "The request has no user text that could name a scenario."},
         ]
     }
     assert simulator.journal.counts.unsuccessful == 2
@@ -192,7 +192,7 @@ async def test_an_instruction_that_cannot_be_followed_is_one_warning(
         await simulator.send(texts=("<|instruction_start|>{<|instruction_end|>",), stream=False)
 
     [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert "The instruction in the user's message cannot be followed" in warning
+    assert "the instruction in the user message is ignored" in warning
     assert simulator.journal.failed_sessions == []
 
 
@@ -279,7 +279,7 @@ async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
         "run llm-proxy scenario ls to list all ids",
     }
     assert (
-        "Scenario not found: refnd. The nearest: refund." in simulator.last_simulated.unsuccessful
+        "Scenario not found: refnd. Did you mean refund?" in simulator.last_simulated.unsuccessful
     )
     assert response.raw_response.status == 200
 
@@ -479,7 +479,7 @@ async def test_a_broken_edit_keeps_the_last_valid_scenarios(
         (tmp_path / "scenarios.json").write_text('[{"id": "refund"}]')
 
         async def wait_for_the_warning() -> None:
-            while "what was good before stays" not in caplog.text:
+            while "keeping the previous scenarios" not in caplog.text:
                 assert (await simulator.send()).turn.text == "Good."
                 await asyncio.sleep(0.02)
 
@@ -487,7 +487,7 @@ async def test_a_broken_edit_keeps_the_last_valid_scenarios(
             await wait_for_the_warning()
         assert (await simulator.send()).turn.text == "Good."
 
-    assert "turns is missing" in caplog.text
+    assert "missing field 'turns'" in caplog.text
 
 
 async def test_dialects_share_a_session_and_its_scenario(tmp_path: Path) -> None:

@@ -111,7 +111,9 @@ def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     )
     started_at_s = process_time()
 
-    with pytest.raises(PatternsTooSlow, match="visit more than 20,000 values of the request"):
+    with pytest.raises(
+        PatternsTooSlow, match="exceeds the limit of 20,000 visited values per request"
+    ):
         choose_scenario(
             ScenarioSet((document,)),
             replace(make_match_context("x"), body=body),
@@ -131,7 +133,7 @@ def test_a_regular_expression_in_a_filter_is_refused_with_its_position(filters: 
     (mistake,) = parse_scenario_file("s.yaml", text.encode()).mistakes
 
     assert str(mistake).startswith(f"s.yaml:4:{match.index('$') + 7}: $.match.json")
-    assert "no JSONPath" in str(mistake)
+    assert "not a valid JSONPath" in str(mistake)
 
 
 async def test_a_slow_pattern_is_answered_with_its_name_while_others_are_served(
@@ -156,7 +158,7 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
         response = await simulator.send(texts=("refund",), more={"metadata": {"items": items}})
 
     report = report_fields(response.turn)["report_content"]
-    assert "the template {{ $..*..*..*..zzz }} is the last of several" in report
+    assert "the template {{ $..*..*..*..zzz }} exceeds the limit" in report
 
 
 @each_row("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])

@@ -401,8 +401,8 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
     )
     [warning] = response.warnings
     assert warning == (
-        "The instruction in the user's message has a field `reasonning`, which means nothing "
-        "there and is ignored. Its fields are id_message, reasoning and messages."
+        "the instruction in the user message has an unknown field 'reasonning', which is ignored; "
+        "known: id_message, reasoning, messages"
     )
 
 
@@ -422,11 +422,11 @@ def _messages(entry: Any) -> str:
         (instruction_message("[]"), "Expected `object`, got `array`"),
         (instruction_message("{}"), "missing required field `messages`"),
         (instruction_message(messages=[]), "`array` of length >= 1 - at `$.messages`"),
-        (_messages({}), "`$.messages[0]` needs one of text_message and tool_call"),
-        (_messages({"image": {}}), "`$.messages[0]` needs one of text_message and tool_call"),
+        (_messages({}), "`$.messages[0]` needs either text_message or tool_call"),
+        (_messages({"image": {}}), "`$.messages[0]` needs either text_message or tool_call"),
         (
             _messages({"text_message": {"length": 1}, "tool_call": [{"name": "f"}]}),
-            "`$.messages[0]` needs one of text_message and tool_call",
+            "`$.messages[0]` needs either text_message or tool_call",
         ),
         (_messages({"text_message": {"length": -1}}), "`int` >= 0"),
         (_messages({"text_message": {"length": 1.5}}), "`int`, got `float`"),
@@ -443,7 +443,7 @@ def _messages(entry: Any) -> str:
         (instruction_message(messages=[{"text_message": {"length": 0}}] * 1001), "length <= 1000"),
         (
             instruction_message(reasoning={"length": 150_000}, messages=[ONE_WORD] * 2),
-            "it asks for 300002 words, and 200000 are the most",
+            "it requests 300002 words, the maximum is 200000",
         ),
         (
             _messages({"tool_call": [{"name": "f", "args": {"a": None}}]}).replace(
@@ -467,8 +467,8 @@ def test_an_instruction_that_cannot_be_followed_is_a_message_like_any_other(
     )
     [warning] = response.warnings
     assert reason in warning
-    assert warning.startswith("The instruction in the user's message cannot be followed")
-    assert warning.endswith("between <|instruction_start|> and <|instruction_end|>.")
+    assert warning.startswith("the instruction in the user message is ignored")
+    assert warning.endswith("between <|instruction_start|> and <|instruction_end|>")
 
 
 def test_an_end_without_a_start_is_no_block() -> None:

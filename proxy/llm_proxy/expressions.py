@@ -27,28 +27,32 @@ def compile_expression(argument: str) -> Any:
 
     shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
     if len(argument) > _MAX_PATTERN_CHARS:
-        raise UsageError(f"regex={shown} is too long: at most {_MAX_PATTERN_CHARS} characters")
+        raise UsageError(
+            f"regex={shown} is too long; the maximum is {_MAX_PATTERN_CHARS} characters"
+        )
     if _BYTE_ESCAPE.search(argument):
-        raise UsageError(rf"regex={shown}: \C finds half characters: write . or a class")
+        raise UsageError(
+            rf"regex={shown}: \C can match half a character; use . or a character class"
+        )
     options = re2.Options()
     options.log_errors = False  # reported as `UsageError` instead
     try:
         pattern = re2.compile(argument.encode(), options)
     except UnicodeEncodeError as error:
-        raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
+        raise UsageError(f"regex={shown} is not a valid RE2 pattern: {error}") from None
     except re2.error as error:
         reason = error.args[0] if error.args else error
         reason = reason.decode() if isinstance(reason, bytes) else reason
-        raise UsageError(f"regex={shown} is no pattern of RE2: {reason}") from None
+        raise UsageError(f"regex={shown} is not a valid RE2 pattern: {reason}") from None
     if pattern.programsize > _MAX_INSTRUCTIONS:
-        raise UsageError(f"regex={shown} repeats too much to be fast: make its {{…}} smaller")
+        raise UsageError(f"regex={shown} is too large; reduce the counts in {{…}}")
     if any(
         match.start() == match.end()
         for probe in _EMPTY_MATCH_PROBES
         for match in pattern.finditer(probe)
     ):
         raise UsageError(
-            f"regex={shown} finds the empty text, which is everywhere: write + instead of *, or "
-            "a letter that must be there"
+            f"regex={shown} matches the empty string; use + instead of *, or add a required "
+            "character"
         )
     return pattern

@@ -41,7 +41,7 @@ class StepBudget:
         self._remaining -= 1
         if self._remaining < 0:
             raise JsonPathTooManySteps(
-                f"is the last of several that visit more than {self._limit:,} values of the request"
+                f"exceeds the limit of {self._limit:,} visited values per request"
             )
 
 
@@ -108,14 +108,14 @@ class _StepCountingEnvironment(JSONPathEnvironment):
 def compile_path(path: str) -> StepCountingPath:
     """Compile a JSONPath (RFC 9535).  Raises `ValueError` with the reason in a few words."""
     if not path.startswith("$"):
-        raise ValueError("it begins with no $")
+        raise ValueError("it must start with $")
     environment = _StepCountingEnvironment(strict=True)
     try:
         compiled = environment.compile(path)
     except JSONPathError as error:  # its `str()` may raise
-        reason = str(error.args[0]) if error.args else "it cannot be read"
+        reason = str(error.args[0]) if error.args else "it cannot be parsed"
         if reason.startswith(("function 'match'", "function 'search'")):
-            reason = "filters have no regular expressions"
+            reason = "regular expressions are not supported in filters"
         raise ValueError(reason.partition("\n")[0].partition(", line ")[0]) from None
     except RecursionError:
         raise ValueError("it is too large") from None

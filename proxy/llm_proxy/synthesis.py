@@ -167,14 +167,13 @@ def _find_instruction(message: str) -> tuple[Instruction | None, tuple[str, ...]
         instruction, names = _parse_block(*after_start.partition(_INSTRUCTION_END)[:2])
     except (ValueError, msgspec.MsgspecError) as error:
         warning = (
-            "The instruction in the user's message cannot be followed, so the message is answered "
-            f"like one without: {error}. Mend the JSON between {_INSTRUCTION_START} and "
-            f"{_INSTRUCTION_END}."
+            f"the instruction in the user message is ignored: {error}; fix the JSON between "
+            f"{_INSTRUCTION_START} and {_INSTRUCTION_END}"
         )
         return None, (warning,)
     return instruction, tuple(
-        f"The instruction in the user's message has a field `{name}`, which means nothing there "
-        "and is ignored. Its fields are id_message, reasoning and messages."
+        f"the instruction in the user message has an unknown field '{name}', which is ignored; "
+        "known: id_message, reasoning, messages"
         for name in names
         if name not in Instruction.__struct_fields__
     )
@@ -188,7 +187,7 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     if not end:
         raise ValueError(f"{_INSTRUCTION_END} is missing")
     if len(block) > _MAX_BLOCK_CHARS:
-        raise ValueError(f"it has {len(block)} characters, and {_MAX_BLOCK_CHARS} are the most")
+        raise ValueError(f"it has {len(block)} characters, the maximum is {_MAX_BLOCK_CHARS}")
     block_bytes = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(block_bytes, type=Instruction)
@@ -199,14 +198,14 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     total_words = call_count = 0
     for index, message in enumerate(instruction.messages):
         if (message.text_message is UNSET) == (message.tool_call is UNSET):
-            raise ValueError(f"`$.messages[{index}]` needs one of text_message and tool_call")
+            raise ValueError(f"`$.messages[{index}]` needs either text_message or tool_call")
         if message.text_message:
             total_words += message.text_message.length + reasoning_words
         call_count += len(message.tool_call or ())
     if total_words > _MAX_WORDS:
-        raise ValueError(f"it asks for {total_words} words, and {_MAX_WORDS} are the most")
+        raise ValueError(f"it requests {total_words} words, the maximum is {_MAX_WORDS}")
     if call_count > _MAX_MESSAGES:
-        raise ValueError(f"it asks for {call_count} calls, and {_MAX_MESSAGES} are the most")
+        raise ValueError(f"it requests {call_count} calls, the maximum is {_MAX_MESSAGES}")
     return instruction, names
 
 

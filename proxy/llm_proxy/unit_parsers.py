@@ -29,12 +29,12 @@ def parse_duration_ms(text: str) -> float:
     """Parse a duration with a unit: `300ms`, `0.5s`, `2m`, `1h`; returns ms."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None and re.fullmatch(_NUMBER, text.strip()):
-        raise ValueError(f"a span of time: its unit is missing; write {text}s, or {text}ms")
+        raise ValueError(f"a duration with a unit; write {text}s or {text}ms")
     if match is None:
-        raise ValueError("a span of time such as 300ms, 0.5s or 2m")
+        raise ValueError("a duration such as 300ms, 0.5s or 2m")
     duration_ms = float(match["number"]) * _MS_PER_UNIT[match["unit"]]
     if duration_ms > _MAX_DURATION_MS:
-        raise ValueError("a span of time up to a year, which is 8760h")
+        raise ValueError("a duration of at most 8760h (one year)")
     return duration_ms
 
 
@@ -47,7 +47,7 @@ def parse_window_ms(text: str) -> tuple[float, float]:
         else (0.0, parse_duration_ms(text))
     )
     if window[0] >= window[1]:
-        raise ValueError("a window that ends after it begins, such as 10s..20s")
+        raise ValueError("a time window that ends after its start, such as 10s..20s")
     return window
 
 
@@ -66,21 +66,21 @@ def parse_bytes_per_second(text: str) -> int:
     except ValueError:
         rate = 0
     if rate < 1:
-        raise ValueError("a number of bytes a second such as 500, 16kB or 1MiB/s")
+        raise ValueError("a number of bytes per second such as 500, 16kB or 1MiB/s")
     return rate
 
 
 def parse_count(text: str) -> int:
     """Parse a whole number."""
     if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
-        raise ValueError("a whole number")
+        raise ValueError("a non-negative integer")
     return int(text)
 
 
 def parse_positive_count(text: str) -> int:
     """Parse a whole number from 1 on."""
     if _WHOLE_NUMBER.fullmatch(text.strip()) is None or int(text) == 0:
-        raise ValueError("a whole number from 1 on")
+        raise ValueError("a positive integer")
     return int(text)
 
 

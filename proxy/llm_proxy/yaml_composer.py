@@ -29,7 +29,7 @@ Loader = type[yaml.BaseLoader] | type[yaml.CBaseLoader]
 DEFAULT_LOADER: Final[Loader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Its parser is in C if available; only the parser is used."""
 MAX_DEPTH: Final = 100
-TOO_DEEP_MESSAGE: Final = f"values stand within each other more than {MAX_DEPTH} deep"
+TOO_DEEP_MESSAGE: Final = f"values are nested more than {MAX_DEPTH} levels deep"
 
 CORE_CONSTANTS: Final = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,

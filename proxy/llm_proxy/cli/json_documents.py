@@ -53,7 +53,7 @@ def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:
         "column": document_mistake.column or None,
         "path": document_mistake.json_path,
         "message": document_mistake.message,
-        "severity": "mistake" if document_mistake.fails_lint else "warning",
+        "severity": "error" if document_mistake.fails_lint else "warning",
     }
 
 

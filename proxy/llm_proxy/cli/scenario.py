@@ -24,26 +24,25 @@ from llm_proxy.shell.scenarios import load_scenarios
 
 _COMMANDS: Final = MappingProxyType(
     {
-        "ls": CommandEntry("scenario", "List scenarios, one a row."),
-        "try": CommandEntry("scenario_try", "Say which scenario answers a request.", "try_"),
-        "from": CommandEntry("scenario_from", "Make a scenario of recorded exchanges.", "from_"),
-        "lint": CommandEntry("scenario", "Check scenario files, and tell every mistake."),
+        "ls": CommandEntry("scenario", "List scenarios."),
+        "try": CommandEntry("scenario_try", "Show which scenario responds to a request.", "try_"),
+        "from": CommandEntry("scenario_from", "Create a scenario from cassettes.", "from_"),
+        "lint": CommandEntry("scenario", "Check scenario files."),
     }
 )
 _LS_COLUMNS: Final = (
     TableColumn("scenario"),
     TableColumn("turns", is_right_aligned=True),
     TableColumn("description", drop_priority=1),
-    TableColumn("place", drop_priority=2),
+    TableColumn("location", drop_priority=2),
 )
 
 
 @click.group(cls=LazyCommandGroup, sections={"Commands": _COMMANDS})
 def scenario() -> None:
-    r"""List scenarios, check their files, and try them.
+    r"""List, check, try and create scenarios.
 
-    A scenario scripts the answers of a conversation. Its file is YAML or JSON, and holds one
-    scenario, a list of them, or an object of scenarios and a mock.
+    A scenario scripts the responses of a conversation. Scenario files are YAML or JSON.
 
     \b
     Examples:
@@ -58,11 +57,10 @@ def scenario() -> None:
 @CONFIG_OPTION
 @json_option
 def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
-    r"""List scenarios, one a row.
+    r"""List scenarios.
 
-    A request asks for a scenario by its id, in the first message of the user. PATHS are files
-    and folders; without them the folder of --scenarios is listed. A file with mistakes is told,
-    and makes the exit code 1.
+    PATHS are scenario files and folders. The default is the path of --scenarios. Errors in a file
+    are listed too, and set the exit code to 1.
 
     \b
     Examples:
@@ -84,7 +82,7 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
                 for scenario in loaded.scenarios
             ],
             "mock": None if loaded.mock is None else loaded.mock.name,
-            "mistakes": [mistake_document(mistake) for mistake in loaded.mistakes],
+            "errors": [mistake_document(mistake) for mistake in loaded.mistakes],
         }
         print_json(document)
     else:
@@ -99,12 +97,12 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
         ]
         if rows:
             print_table(_LS_COLUMNS, rows)
-        print_lines(StyledText(f"mistake: {mistake}", "bad") for mistake in loaded.mistakes)
+        print_lines(StyledText(f"error: {mistake}", "bad") for mistake in loaded.mistakes)
         parts = [count_with_noun(len(loaded.scenarios), "scenario")]
         if loaded.mock is not None:
-            parts.append(f"the mock {loaded.mock.name}")
+            parts.append(f"mock {loaded.mock.name}")
         if loaded.mistakes:
-            parts.append(count_with_noun(len(loaded.mistakes), "mistake"))
+            parts.append(count_with_noun(len(loaded.mistakes), "error"))
         print_note(", ".join(parts))
     raise click.exceptions.Exit(1 if loaded.mistakes else 0)
 
@@ -116,11 +114,11 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @json_option
 def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: bool) -> None:
-    r"""Check scenario files, and tell every mistake at once.
+    r"""Check scenario files.
 
-    PATHS are files and folders; without them the folder of --scenarios is checked. Each mistake
-    is one line FILE:LINE:COLUMN: PATH: WHY on stdout, and makes the exit code 1; warnings say so
-    at the end of their line.
+    PATHS are scenario files and folders. The default is the path of --scenarios. Each problem is
+    printed as FILE:LINE:COLUMN: PATH: MESSAGE. Warnings end with "(warning)". Any error sets the
+    exit code to 1.
 
     \b
     Examples:
@@ -141,12 +139,12 @@ def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: boo
         count = count_with_noun(len(loaded.scenarios), "scenario")
         found = [
             count_with_noun(len(mistakes), noun)
-            for mistakes, noun in ((failing, "mistake"), (warnings, "warning"))
+            for mistakes, noun in ((failing, "error"), (warnings, "warning"))
             if mistakes
         ]
         print_note(
-            f"{' and '.join(found)}; {count} can be played"
+            f"{' and '.join(found)} found; {count} loaded"
             if found
-            else f"{count} checked, nothing is wrong"
+            else f"{count} checked, no problems found"
         )
     raise click.exceptions.Exit(0 if fine else 1)

@@ -18,24 +18,27 @@ from llm_proxy.shell.library.library import Library
 @click.argument("names", nargs=-1, required=True, metavar="CASSETTE...")
 @cassettes_option
 @CONFIG_OPTION
-@click.option("--id", "name", default="", metavar="ID", help="The scenario's id; else it is made.")
-@click.option("--exact", is_flag=True, help="Expect the recorded temperature and top_p too.")
+@click.option(
+    "--id", "name", default="", metavar="ID", help="ID of the scenario (default: generated)."
+)
+@click.option("--exact", is_flag=True, help="Also expect the recorded temperature and top_p.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write it to FILE, which must not exist yet; else to stdout.",
+    help="Write to a new file instead of stdout.",
 )
 def from_(
     names: tuple[str, ...], cassettes: Path, name: str, output: Path | None, *, exact: bool
 ) -> None:
-    r"""Make a scenario of recorded exchanges.
+    r"""Create a scenario from cassettes.
 
-    The scenario plays the same conversation, and is meant to be edited by hand. The same
-    application finds it without naming it, by what its user says. The tools that were offered are
-    expected; nothing else of a request is checked. What a scenario cannot say is named on stderr.
-    CASSETTE is a file, or the beginning of its name in the library, or of its key; several are the
-    turns of one conversation.
+    CASSETTE is a file, or a prefix of its name in the library or of its key. Several cassettes are
+    the turns of one conversation.
+
+    The scenario matches requests by the recorded user text, and expects the recorded tools. Edit
+    the file to change the responses or the conditions. Parts of the recording that a scenario
+    cannot contain are reported on stderr.
 
     \b
     Examples:
@@ -43,7 +46,7 @@ def from_(
       llm-proxy scenario from dc8593 aa77e9 --id refund --output scenarios/refund.yaml
     """
     if name != name.strip() or not name.isprintable():
-        raise UsageError(f"--id must be printable, without blanks around it: {name!r} is not")
+        raise UsageError(f"--id: {name!r} is not printable, or starts or ends with white space")
     library = Library(cassettes)
     files = dict.fromkeys(find_cassette_path(library, text) for text in names)
     generated_scenario = generate_scenario(

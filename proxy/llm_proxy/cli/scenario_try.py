@@ -48,18 +48,21 @@ from llm_proxy.take_numbers import RequestCounter
     type=ChoiceType(tuple(dialects.chat_dialects())),
     default=dialects.DIALECTS[0].name,
     show_default=True,
-    help="The dialect that the request is in.",
+    help="Dialect of the request.",
 )
-@click.option("--path", default="", help="Its path, where another than that dialect's usual one.")
-@click.option("--session", default="", metavar="NAME", help="The session that it belongs to.")
-@click.option("--scenario", default="", metavar="ID", help="The scenario that its header names.")
+@click.option(
+    "--path", default="", help="Path of the request (default: the usual path of the dialect)."
+)
+@click.option("--session", default="", metavar="NAME", help="Session of the request.")
+@click.option("--scenario", default="", metavar="ID", help="Scenario named in the request header.")
 def try_(file: Path, request: Path, dialect: str, path: str, session: str, scenario: str) -> None:
-    r"""Say which scenario answers a request, why, and what it says.
+    r"""Show which scenario responds to a request, why, and its response.
 
-    FILE is a scenario document, or a folder of them. REQUEST is the JSON body of a request, - for
-    stdin, or a cassette whose request it is. A mock of the files answers what no scenario does.
-    Nothing is counted: the first attempt is shown, and the first call of a mock. The exit code is
-    1 where neither answers, or not this request as it is.
+    FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
+    If no scenario matches, the mock of the files responds. The command shows the first attempt of
+    a turn and the first reply of a mock.
+
+    The exit code is 1 if neither responds, or if the request fails a check of its scenario.
 
     \b
     Examples:
@@ -80,7 +83,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
     conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
         raise UsageError(
-            f"{request} asks for no turn in {routed.dialect.name}; see --as and --path"
+            f"{request} is not a chat request of the dialect {routed.dialect.name}; "
+            "set --as or --path"
         )
     context = match_context_of(routed, conversation, "")
     try:
@@ -93,7 +97,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
         )
     for trial in try_each_scenario(scenario_set, context, chosen, time.thread_time):
         located = trial.located_scenario
-        style, verb = ("good", "answers: ") if trial.is_chosen else ("dim", "does not: ")
+        style, verb = ("good", "chosen: ") if trial.is_chosen else ("dim", "not chosen: ")
         place = f"  ({located.file}:{located.line})  {verb}{trial.reason}"
         print_lines([(StyledText(located.value.id, style), place)])
     print_lines(_response_lines(response, routed))
@@ -123,7 +127,7 @@ def _scripted_response(
         message = choosing.no_scenario_message(scenario_set, chosen)
         return scripting.error_turn_response(message, context)
     mock_response = scripting.mock_response(scenario_set.mock, 1, context)
-    return replace(mock_response, origin=f"{mock_response.origin}, call 1")
+    return replace(mock_response, origin=f"{mock_response.origin}, reply 1")
 
 
 def _response_lines(response: ScriptedResponse, routed: RoutedRequest) -> Iterator[Line]:

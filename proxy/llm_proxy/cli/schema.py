@@ -14,15 +14,15 @@ from llm_proxy.scenario.documents.document import scenario_schema
 def schema(what: str) -> None:
     r"""Print the JSON Schema of scenario files.
 
-    Editors check and complete scenarios by it. It has the snake_case names; camelCase loads
-    too.
+    Editors use the schema to check and complete scenario files. It contains the snake_case names;
+    scenario files may also use camelCase.
 
     \b
     Examples:
       llm-proxy schema > scenarios/scenario.schema.json
       llm-proxy schema scenario | jq '."$defs".ScenarioTurn.properties | keys'
 
-    Then let each file begin with the line:
+    Start each scenario file with this line:
 
     \b
       # yaml-language-server: $schema=scenario.schema.json

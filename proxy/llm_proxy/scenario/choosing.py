@@ -127,7 +127,7 @@ def context_visible_to_scenario(
         )
         messages.append(replace(message, parts=other_parts) if is_unsigned else message)
         if is_unsigned:
-            notes.append(f"reasoning without a signature stripped from message {number}")
+            notes.append(f"reasoning without a signature was removed from message {number}")
     if not notes:
         return context, ()
     conversation = replace(conversation, messages=tuple(messages), reasoning_enabled=False)
@@ -175,9 +175,9 @@ class MatchBudget:
             finally:
                 self._cpu_left_s -= self._clock() - started_s
         raise PatternsTooSlow(
-            f"{where}: the patterns tried on this request took more than {_CPU_LIMIT_S * 1000:g} "
-            f"ms, the last /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/ on "
-            f"{len(text):,} characters"
+            f"{where}: the regular expressions took more than {_CPU_LIMIT_S * 1000:g} ms for this "
+            f"request; the last one was /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/ "
+            f"on {len(text):,} characters"
         )
 
 
@@ -206,7 +206,8 @@ class CompiledMatch:
         for name in _GLOB_FIELDS:
             pattern, value = getattr(match, name), getattr(context, name)
             if pattern and not fnmatchcase(value, pattern):
-                yield f"{name} is {printable_excerpt(value, _MAX_SHOWN_CHARS)!r}, not {pattern}"
+                shown_value = printable_excerpt(value, _MAX_SHOWN_CHARS)
+                yield f"{name} {shown_value!r} does not match {pattern}"
         for name, pattern, text in (
             ("user", match.user, conversation.last_user_text),
             ("system", match.system, conversation.system),
@@ -214,12 +215,14 @@ class CompiledMatch:
             if pattern and not budget.matches_pattern(
                 f"match.{name}", self._patterns[pattern], text
             ):
-                yield f"{name}: /{pattern}/ is not in {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
+                shown_text = printable_excerpt(text, _MAX_SHOWN_CHARS)
+                yield f"{name}: /{pattern}/ does not match {shown_text!r}"
         has_tool_results = bool(conversation.results)
         if match.tool_results is not UNSET and match.tool_results != has_tool_results:
-            yield "results of tools came last" if has_tool_results else "no result of a tool came"
+            verb = "ends" if has_tool_results else "does not end"
+            yield f"the request {verb} with tool results"
         if match.turn is not UNSET and match.turn != conversation.turn:
-            yield f"this is turn {conversation.turn}, not {match.turn}"
+            yield f"the turn is {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
             values = budget.find_values(path, self._paths[path], context.body or {})
             yield from self._unmet_conditions(path, condition, values, budget)
@@ -228,12 +231,12 @@ class CompiledMatch:
         self, path: str, condition: ValueCondition, values: list[Json], budget: MatchBudget
     ) -> Iterator[str]:
         if condition.exists is not UNSET and condition.exists != bool(values):
-            yield f"{path} is there" if values else f"{path} is not there"
+            yield f"{path} exists" if values else f"{path} is missing"
             return
         expected, pattern = condition.equals, condition.matches
         if expected is not UNSET and not any(is_same_json(value, expected) for value in values):
             expected_json = compact_json(expected)
-            yield f"{path} is {_displayed_values(values)}, not {expected_json}"
+            yield f"{path} is {_displayed_values(values)}, expected {expected_json}"
         if pattern and not any(
             budget.matches_pattern(
                 f"match.json[{path}]",
@@ -242,12 +245,12 @@ class CompiledMatch:
             )
             for value in values
         ):
-            yield f"{path}: /{pattern}/ is not in {_displayed_values(values)}"
+            yield f"{path} is {_displayed_values(values)}, expected a match of /{pattern}/"
 
 
 def _displayed_values(values: list[Json]) -> str:
     if not values:
-        return "not there"
+        return "missing"
     return printable_excerpt(", ".join(map(compact_json, values)), _MAX_SHOWN_CHARS)
 
 
@@ -347,20 +350,20 @@ def choose_scenario(
                 f"Scenario {printable_excerpt(location, _MAX_LOCATION_CHARS)}: {error}"
             ) from None
         if not is_mismatch:
-            return ChosenScenario(located, "its match holds")
+            return ChosenScenario(located, "its match conditions hold")
     return NoScenario(first_user_text, is_explicit=False)
 
 
 def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:
     """The error message for a request that no scenario answers, with similar ids."""
     if not no_scenario.requested_id:
-        return "The request has no user text to name a scenario."
+        return "The request has no user text that could name a scenario."
     suggestions = ", ".join(scenario_set.nearest_ids(no_scenario.requested_id))
-    hint = f" The nearest: {suggestions}." if suggestions else ""
+    hint = f" Did you mean {suggestions}?" if suggestions else ""
     return (
         "Scenario not found: "
         f"{printable_excerpt(no_scenario.requested_id, _MAX_SHOWN_CHARS)}.{hint} "
-        "`llm-proxy scenario ls` lists all ids."
+        "Run `llm-proxy scenario ls` to list all ids."
     )
 
 
@@ -403,10 +406,11 @@ def _mismatch_reason(
     budget: MatchBudget,
 ) -> str:
     if context.requested_scenario_id:
-        return f"{printable_excerpt(context.requested_scenario_id, _MAX_TRIED_CHARS)} is named"
+        requested_id = printable_excerpt(context.requested_scenario_id, _MAX_TRIED_CHARS)
+        return f"a header or the session names {requested_id}"
     if located.value.match is None:
         text = context.conversation.first_user_text.strip()
-        return f"the first user message is {printable_excerpt(text, _MAX_TRIED_CHARS)!r}"
+        return f"its id is not the first user message {printable_excerpt(text, _MAX_TRIED_CHARS)!r}"
     visible_context, _ = context_visible_to_scenario(located.value, context)
     try:
         mismatches = "; ".join(
@@ -417,4 +421,4 @@ def _mismatch_reason(
     if mismatches or isinstance(chosen, NoScenario):
         return mismatches
     winner_id = printable_excerpt(chosen.located_scenario.value.id, _MAX_TRIED_CHARS)
-    return f"its match holds too, but {winner_id} comes first"
+    return f"its match conditions hold too, but {winner_id} comes first"

@@ -105,7 +105,7 @@ def generate_scenario(
         map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded_at
     )
     if not exchanges:
-        raise NotRepresentable("a scenario is made of cassettes, and there are none")
+        raise NotRepresentable("no cassettes; name at least one")
     attempts_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
     for number, exchange in zip(_turn_numbers(exchanges), exchanges, strict=True):
         attempts_by_turn[number].append(exchange)
@@ -115,8 +115,8 @@ def generate_scenario(
     for other in others:
         if other.conversation.first_user_text != first.conversation.first_user_text:
             raise NotRepresentable(
-                f"{first.file} and {other.file} are of two conversations, as their first user "
-                "texts say: make a scenario of each"
+                f"{first.file} and {other.file} belong to different conversations: their first "
+                "user messages differ; create a scenario from each"
             )
     notes: list[str] = []
     turns: dict[int, Json] = {}
@@ -127,7 +127,8 @@ def generate_scenario(
         )
         if success_index is None:
             notes.append(
-                f"turn {number} is left out: {attempts[0].file} is a failure, as is all else"
+                f"turn {number} is left out: every recorded attempt failed, such as "
+                f"{attempts[0].file}"
             )
             continue
         turns[number] = _scenario_turn(
@@ -136,11 +137,11 @@ def generate_scenario(
         successes.append(attempts[success_index])
     if not turns:
         raise NotRepresentable(
-            f"{exchanges[0].file} is a failure, and no answer was recorded after it: give one too"
+            f"{exchanges[0].file} is a failure; add a cassette with a successful response"
         )
     missing = [str(number) for number in range(1, max(turns)) if number not in attempts_by_turn]
     if missing:
-        notes.append(f"turn {', '.join(missing)} is in none of these cassettes")
+        notes.append(f"no cassette for turn {', '.join(missing)}")
     return _assemble_scenario([*turns.values()], successes, scenario_id, notes)
 
 
@@ -150,10 +151,12 @@ def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
     conversation = cassette_dialect(cassette).decode_request(cassette.request)
     turns = cassette_response_turns(cassette)
     if conversation is None or not turns:
-        raise NotRepresentable(f"{file} holds no turn: a scenario is made of those")
+        raise NotRepresentable(
+            f"{file} contains no conversation turn; choose a cassette of a chat request"
+        )
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
-        raise NotRepresentable(f"{file} is {outcome}; played again it would seem whole")
+        raise NotRepresentable(f"{file} is {outcome}; choose a cassette with a complete response")
     return _DecodedExchange(cassette, file, conversation, turns)
 
 
@@ -168,16 +171,16 @@ def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
         previous = conversation.previous_response_id
         if conversation.stored_conversation_id:
             raise NotRepresentable(
-                f"{exchange.file} adds to a conversation that its provider keeps, so what came "
-                "before is not recorded: write its turn by hand"
+                f"{exchange.file} continues a conversation stored by the provider, so the earlier "
+                "turns are not recorded; write this turn by hand"
             )
         if not previous:
             return conversation.turn
         if previous not in exchange_by_response_id or previous in visited_ids:
             raise NotRepresentable(
-                f"{exchange.file} continues the answer "
-                f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}, which none of these cassettes "
-                "holds: give its cassette too"
+                f"{exchange.file} continues the response "
+                f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}; add the cassette of that "
+                "response"
             )
         earlier_turns = turn_number(exchange_by_response_id[previous], visited_ids | {previous})
         return earlier_turns + conversation.turn
@@ -196,7 +199,7 @@ def _scenario_turn(
     """The turn of the first successful attempt, with the failures before it."""
     success = attempts[success_index]
     notes += (
-        f"{attempt.file} is turn {number} again, and left out"
+        f"{attempt.file} repeats turn {number} and is left out"
         for attempt in attempts[success_index + 1 :]
     )
     response, omitted = _response_fields(
@@ -206,7 +209,7 @@ def _scenario_turn(
     if turn_count > 1:
         omitted.append(f"{turn_count - 1} of {turn_count} choices")
     if omitted:
-        notes.append(f"turn {number} does not say: {printable_excerpt('; '.join(omitted), 500)}")
+        notes.append(f"turn {number} omits: {printable_excerpt('; '.join(omitted), 500)}")
     conversation = success.conversation
     fields: Fields = {"turn": number}
     if tools := [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]:
@@ -218,7 +221,8 @@ def _scenario_turn(
     if failures := [_failure_fields(attempt) for attempt in attempts[:success_index]]:
         if any(failure != failures[-1] for failure in failures):
             notes.append(
-                f"turn {number} failed in several ways: it fails {len(failures)} times as last"
+                f"turn {number} failed in different ways; the scenario repeats the last failure "
+                f"{len(failures)} times"
             )
         fields |= {"failures_before_success": len(failures), **failures[-1]}
     return fields | {"response": response}
@@ -274,9 +278,9 @@ def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[P
             case Media():
                 losses.append(part.media_type or "media")
             case ToolResult():
-                losses.append("what the provider's own tools gave")
+                losses.append("results of the provider's built-in tools")
             case ToolCall() if part.id in answered_ids or is_provider_tool_call(part):
-                losses.append(f"the provider's own tool {part.name}")
+                losses.append(f"the provider's built-in tool {part.name}")
             case Text(text="") | Refusal(text=""):
                 pass
             case _:
@@ -332,9 +336,11 @@ def _arguments(call: ToolCall, losses: list[str]) -> Fields:
         if isinstance(value, dict) and orjson.loads(orjson.dumps(value)) == value:
             return value
     if dict(call.metadata).get("type") in ("custom", "custom_tool_call"):
-        losses.append(f"that {call.name} takes plain text: it stands as the input of an object")
+        losses.append(
+            f"the plain-text form of the input of {call.name}, written as the field 'input'"
+        )
         return {"input": call.arguments}
-    losses.append(f"the arguments of {call.name}, which are no JSON object that a scenario holds")
+    losses.append(f"the arguments of {call.name}, which are not a valid JSON object")
     return {}
 
 
@@ -387,14 +393,16 @@ def _assemble_scenario(
         pattern = patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
         fields["match"] = {"user": f"^{pattern}"}
     else:
-        notes.append("no user text was recorded: name the scenario by a header or a session")
-    comments = ["Made by llm-proxy scenario from; edit it as you like. It was recorded in:"]
+        notes.append(
+            "no user text was recorded; select the scenario with the header x-llm-proxy-scenario"
+        )
+    comments = ["Generated by `llm-proxy scenario from`; edit as needed. Recorded in:"]
     comments += [f"  {exchange.file}" for exchange in exchanges]
     hints: list[str] = []
     system_lines = [line.strip() for line in first.conversation.system.splitlines() if line.strip()]
     if system_lines:
         example = [printable_excerpt(system_lines[0], _MAX_PATTERN_CHARS)]
-        hints.append("The system prompt may be any. To demand a part of it:")
+        hints.append("Any system prompt is accepted. To require a part of it:")
         hints += yaml_block({"system_prompt_must_include": [*example]}).splitlines()
     text = "".join(
         (

@@ -300,7 +300,7 @@ def _check_number(name: str, expected: float | None, actual: float | None) -> st
         f"Expected {name} {_format_js_number(expected)} but received {_format_js_number(actual)}"
     )
     if actual is None:
-        message += " (the request does not send it; some SDKs and models never do)"
+        message += " (the request does not set it; some SDKs and models never do)"
     return message
 
 
@@ -524,8 +524,8 @@ def mock_response(
         if number > len(mock.replies):
             replies = "1 reply" if len(mock.replies) == 1 else f"{len(mock.replies)} replies"
             message = (
-                f"The mock {mock.name!r} has {replies}, and this is call {number}: "
-                "script another reply, or have the agent ask less often."
+                f"The mock {mock.name!r} has {replies}, but this is request {number}; add a reply "
+                "or send fewer requests."
             )
             return ScriptedResponse(ReportScriptExhausted(message), origin)
         scripted = mock.replies[number - 1]

@@ -73,18 +73,14 @@ def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
             elif stat.S_ISREG(status.st_mode):
                 scanned = [_scan_file(path)]
             else:
-                raise UsageError(
-                    f"{name} is neither a file nor a folder: give --scenarios one of these"
-                )
+                raise UsageError(f"not a file or folder: {name} (set --scenarios)")
         except FileNotFoundError:
-            raise UsageError(
-                f"there is no file or folder {name}: give --scenarios one that there is"
-            ) from None
+            raise UsageError(f"no such file or folder: {name} (set --scenarios)") from None
         except OSError as error:
-            raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+            raise UsageError(f"cannot read {name}: {error.strerror}") from None
         if not scanned:
-            names = " ".join(f"*{suffix}" for suffix in SCENARIO_SUFFIXES)
-            raise UsageError(f"{name} holds no scenarios: there is no {names} below it")
+            names = ", ".join(f"*{suffix}" for suffix in SCENARIO_SUFFIXES)
+            raise UsageError(f"no scenario files in {name}; add one of {names}")
         files_by_path |= {file.path: file for file in scanned}
     return tuple(files_by_path.values())
 
@@ -107,23 +103,23 @@ def _files_in_folder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iter
         try:
             identity = _file_identity(path.stat())
             if identity in ancestors:
-                reason = "this link leads back to a folder that it lies in: remove it"
+                reason = "the symbolic link leads to a parent folder; remove the link"
                 yield ScannedFile(path, None, reason)
             else:
                 yield from _files_in_folder(path, (*ancestors, identity))
         except OSError as error:
-            yield ScannedFile(path, None, f"the folder cannot be read: {error.strerror}")
+            yield ScannedFile(path, None, f"cannot read the folder: {error.strerror}")
 
 
 def _scan_file(path: Path) -> ScannedFile:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return ScannedFile(path, None, "this link leads to nothing: remove it")
+        return ScannedFile(path, None, "broken symbolic link; remove the link")
     except OSError as error:
-        return ScannedFile(path, None, f"the file cannot be read: {error.strerror}")
+        return ScannedFile(path, None, f"cannot read the file: {error.strerror}")
     if not stat.S_ISREG(status.st_mode):
-        reason = "this is no regular file: give it another name, or remove it"
+        reason = "not a regular file; rename or remove it"
         return ScannedFile(path, None, reason)
     return ScannedFile(path, (status.st_mtime_ns, status.st_size, status.st_ino))
 
@@ -148,7 +144,7 @@ def _read_file(file: ScannedFile) -> LoadedScenarios:
             with file.path.open("rb") as stream:
                 return parse_scenario_file(name, stream.read(MAX_FILE_BYTES + 1))
         except OSError as error:
-            reason = f"the file cannot be read: {error.strerror}"
+            reason = f"cannot read the file: {error.strerror}"
     return LoadedScenarios(mistakes=(DocumentMistake(name, 0, 0, ROOT_PATH, reason),))
 
 
@@ -221,7 +217,7 @@ class ScenarioLibrary:
             except UsageError as error:
                 message = str(error)
                 if message != self._logged_error:
-                    log.error("what was good before stays: %s", message)  # noqa: TRY400 # a sentence
+                    log.error("keeping the previous scenarios: %s", message)  # noqa: TRY400 # a sentence
                 self._logged_error = message
                 return
             if scanned != tuple(self._loaded_by_file) or self._logged_error:
@@ -235,18 +231,18 @@ class ScenarioLibrary:
 
     def _reload(self, scanned: tuple[ScannedFile, ...]) -> None:
         loaded = self._read_changed(scanned)
-        emptied_reason = "the file holds nothing any more: save it whole, or delete it"
+        emptied_reason = "the file is empty now; save it again or delete it"
         emptied_mistakes = tuple(
             DocumentMistake(path_as_unicode_text(file.path), 0, 0, ROOT_PATH, emptied_reason)
             for file, file_scenarios in self._loaded_by_file.items()
             if file_scenarios.is_blank and file.path in self._nonblank_paths
         )  # such as those of an unfinished save
         if mistakes := (*loaded.mistakes, *emptied_mistakes):
-            log.error("what was good before stays: %s", self._mistakes_message(mistakes))
+            log.error("keeping the previous scenarios: %s", self._mistakes_message(mistakes))
             return
         self._accept_loaded(loaded)
         count = count_with_noun(len(loaded.scenarios), "scenario")
-        log.info("%s has changed: %s read anew", path_as_unicode_text(self.path), count)
+        log.info("%s changed; loaded %s", path_as_unicode_text(self.path), count)
 
     def _read_changed(self, scanned: tuple[ScannedFile, ...]) -> LoadedScenarios:
         self._loaded_by_file = _read_files(scanned, self._loaded_by_file)
@@ -266,7 +262,7 @@ class ScenarioLibrary:
         """One message with the first mistakes and the number of the others."""
         lines = [str(mistake) for mistake in mistakes[:_MAX_LISTED_MISTAKES]]
         if remaining_count := len(mistakes) - len(lines):
-            lines.append(f"and {remaining_count} more: llm-proxy scenario lint tells all of them")
-        count = count_with_noun(len(mistakes), "mistake")
-        heading = f"the scenarios in {path_as_unicode_text(self.path)} have {count}:"
+            lines.append(f"and {remaining_count} more; run `llm-proxy scenario lint` to list all")
+        count = count_with_noun(len(mistakes), "error")
+        heading = f"{count} in the scenarios of {path_as_unicode_text(self.path)}:"
         return "\n  ".join((heading, *lines))

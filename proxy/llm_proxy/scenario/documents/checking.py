@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as kinds
 
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.mistakes import (
     DocumentMistake,
@@ -28,8 +29,8 @@ from llm_proxy.scenario.documents.validators import validate
 from llm_proxy.yaml_composer import SourceMark
 
 _HINTS_BY_FIELD: Final = {
-    "reasoning": "; or name the field reasoning_content, which takes text",
-    "respond": "; respond is a function, and so only for Python: use reply or replies",
+    "reasoning": "; or use the field reasoning_content, which accepts text",
+    "respond": "; a function is set with --respond, not in a file; use reply or replies",
 }
 """Extra hints for frequent mistakes with a field."""
 _TYPES_BY_VALUE: Final[Mapping[type, tuple[type[kinds.Type], ...]]] = {
@@ -43,6 +44,8 @@ _TYPES_BY_VALUE: Final[Mapping[type, tuple[type[kinds.Type], ...]]] = {
 }
 """The types that accept a value, by the value's type; a whole float counts as an int."""
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
+_MAX_NAME_CHARS: Final = 40
+"""The most characters of a field name in a message."""
 
 
 class DocumentChecker:
@@ -59,8 +62,8 @@ class DocumentChecker:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
         value = node.value
         if isinstance(value, float) and not math.isfinite(value):
-            message = "is no number that JSON has: write digits, or put it in quotes"
-            return self.add_mistake(node.mark, path, f"{node.source_text} {message}")
+            message = f"{node.source_text} is not a JSON number; write digits or put it in quotes"
+            return self.add_mistake(node.mark, path, message)
         matched_type = _matching_type(value, expected_type)
         if matched_type is None:
             hint = _HINTS_BY_FIELD.get(path.rpartition(".")[2], "")
@@ -105,11 +108,11 @@ class DocumentChecker:
                 if _has_fields_of_struct(node, struct_type)
             ]
             hint = (
-                f"{tag_field}: {matching_tags[0]}"
+                f"write {tag_field}: {matching_tags[0]}"
                 if len(matching_tags) == 1
-                else join_choices(sorted(type_by_tag))
+                else f"known values: {', '.join(sorted(type_by_tag))}"
             )
-            return self.add_mistake(node.mark, path, f"{tag_field} is missing: write {hint}")
+            return self.add_mistake(node.mark, path, f"missing field '{tag_field}'; {hint}")
         tag = tag_node.value
         tag = names.canonical_choice(tag, type_by_tag) if isinstance(tag, str) else None
         if tag is None:  # the check of its own type says why
@@ -142,7 +145,7 @@ class DocumentChecker:
                 )
                 self.add_mistake(written.place, member_path, message)
             elif (first_name := written_names.get(name)) is not None:
-                message = f"{first_name} and {written_name} are the same field: keep one of them"
+                message = f"{first_name} and {written_name} are the same field; keep one of them"
                 self.add_mistake(written.place, member_path, message)
             else:
                 written_names[name] = written_name
@@ -159,7 +162,7 @@ class DocumentChecker:
                 description = str(schema.get("description", "")).rstrip(".")
                 if description:
                     description = f": {description[0].lower()}{description[1:]}"
-                self.add_mistake(node.mark, path, f"{name} is missing{description}")
+                self.add_mistake(node.mark, path, f"missing field '{name}'{description}")
         struct = None
         if len(self.mistakes) == mistake_count:
             values = {name: plain_value(member) for name, member in members.items()}
@@ -254,17 +257,18 @@ def _unknown_name_message(
     expected_type: kinds.StructType,
     union_types: Sequence[Any],
 ) -> str:
+    problem = f"unknown field '{printable_excerpt(written_name, _MAX_NAME_CHARS)}'"
     for other_type in union_types:
         if written_name in names.fields_by_spelling(other_type.cls):
             return (
-                f"there is no such field in {expected_type.tag_field}: {expected_type.tag}; it "
-                f"is one of {other_type.tag_field}: {other_type.tag}"
+                f"{problem} for {expected_type.tag_field}: {expected_type.tag}; "
+                f"it belongs to {other_type.tag_field}: {other_type.tag}"
             )
     if written_name in _HINTS_BY_FIELD:
-        return "there is no such field" + _HINTS_BY_FIELD[written_name]
+        return problem + _HINTS_BY_FIELD[written_name]
     fields = ", ".join(field.encode_name for field in expected_type.fields)
-    hint = f"did you mean {suggestion}?" if suggestion else f"there are {fields}"
-    return f"there is no such field; {hint}"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"known: {fields}"
+    return f"{problem}; {hint}"
 
 
 def _limit_message(value: Any, expected_type: kinds.Type) -> str:
@@ -274,13 +278,13 @@ def _limit_message(value: Any, expected_type: kinds.Type) -> str:
             kinds.IntType(ge=float() | int() as minimum)
             | kinds.FloatType(ge=float() | int() as minimum)
         ) if value < minimum:
-            return f"{value} is too small: {minimum} is the least"
+            return f"{value} is too small; the minimum is {minimum}"
         case kinds.StrType(min_length=int()) if not value:
-            return "the text is empty: write at least one character"
+            return "the text is empty; write at least one character"
         case kinds.VarTupleType(min_length=int(min_length), max_length=max_length):
             if min_length == max_length and len(value) != min_length:
-                return f"the list has {len(value)}: write {min_length} numbers, [least, most]"
-            return "the list is empty: write at least one item" if len(value) < min_length else ""
+                return f"expected {min_length} numbers as [min, max], got {len(value)}"
+            return "the list is empty; add at least one item" if len(value) < min_length else ""
         case kinds.LiteralType(values=values) if value not in values:
             return names.choice_message(value, [str(choice) for choice in values])
     return ""
@@ -290,22 +294,23 @@ def _type_mismatch_message(node: Node, expected_type: kinds.Type) -> str:
     """The message for a value whose JSON type does not fit the expected type."""
     match node.value:
         case dict():
-            problem = "this is an object"
+            given = "an object"
         case list():
-            problem = "this is a list"
+            given = "a list"
         case None:
-            problem = "nothing is given here"
+            given = "no value"
         case bool() as value:
-            problem = f"this is the value {str(value).lower()}"
+            given = str(value).lower()
         case str() as text:
-            problem = f"{quote_text(text)} is text"
+            given = f"the text {quote_text(text)}"
         case _:
-            problem = f"{node.source_text} is a number"
+            given = f"the number {node.source_text}"
     options = [
         member for member in _union_members(expected_type) if not isinstance(member, kinds.NoneType)
     ]
     descriptions = list(dict.fromkeys(map(_describe_type, options)))
-    return f"{problem}: write {join_choices(descriptions)}{_correction_hint(node, options)}"
+    hint = _correction_hint(node, options)
+    return f"expected {join_choices(descriptions)}, got {given}{hint}"
 
 
 def _describe_type(expected_type: kinds.Type) -> str:
@@ -315,13 +320,13 @@ def _describe_type(expected_type: kinds.Type) -> str:
         case kinds.BoolType():
             return "true or false"
         case kinds.IntType():
-            return "a whole number"
+            return "an integer"
         case kinds.FloatType():
             return "a number"
         case kinds.LiteralType(values=values):
-            return join_choices(sorted(str(value) for value in values))
+            return join_choices(sorted(f"'{value}'" for value in values))
         case kinds.VarTupleType(max_length=2):
-            return "[least, most]"
+            return "[min, max]"
         case kinds.VarTupleType():
             return "a list"
         case _:
@@ -332,31 +337,33 @@ def _correction_hint(node: Node, options: Sequence[kinds.Type]) -> str:
     """How the given value could be corrected, appended to the message."""
     value, text = node.value, node.source_text
     if value is None:
-        return ", or leave the field out"
+        return "; add a value or remove the field"
     is_scalar = not isinstance(value, dict | list)
     for expected_type in options:
         match expected_type:
             case kinds.BoolType() if isinstance(value, str):
-                return ", without quotes"
+                return "; write true or false without quotes"
             case kinds.IntType() | kinds.FloatType() if isinstance(value, str):
-                return ", without quotes" if _NUMBER.fullmatch(value) else ""
+                return "; remove the quotes" if _NUMBER.fullmatch(value) else ""
             case kinds.StrType() if is_scalar:
-                return f' in quotes, "{text}"'
+                return f'; write "{text}"'
             case kinds.VarTupleType() if isinstance(value, dict):
-                return ', each item of it after "- "'
+                return '; start each item with "- "'
             case kinds.VarTupleType(item_type=item_type, max_length=None) if is_scalar:
-                return f", [{_example_item(item_type, text)}]"
+                example = _example_item(item_type, text)
+                return f"; write [{example}]" if example else ""
             case _:
                 continue
     return ""
 
 
 def _example_item(item_type: kinds.Type, text: str) -> str:
+    """A list item made of a text; empty if the text fits no field."""
     quoted = quote_text(text, 24)
     for expected_type in _union_members(item_type):
         if isinstance(expected_type, kinds.StructType):
             for field in expected_type.fields:
                 if field.name in {"text", "tool_name"}:
                     return f"{{{field.name}: {quoted}}}"
-            return "…"
+            return ""
     return quoted

@@ -16,7 +16,7 @@ from llm_proxy.faults.rule import RuleSpecs
 
 SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"
 _REF_TEMPLATE: Final = "#/$defs/{name}"
-_SCHEMA_FIELD_DESCRIPTION: Final = "Where the JSON Schema of this file is, for editors."
+_SCHEMA_FIELD_DESCRIPTION: Final = "The path or URL of this JSON Schema, for editors."
 
 FailureStatus = Literal[
     "thrown", "timeout", "invalid_response", "network_error", "rate_limit", "model_error"
@@ -35,7 +35,7 @@ NonNegativeInt = Annotated[int, Meta(ge=0)]
 TokenCount = NonNegativeInt | None
 TurnNumber = Annotated[
     int,
-    field_metadata("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
+    field_metadata("The turn number: 1 plus the number of assistant messages.", ge=1),
 ]
 SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
 """The names of a signature of reasoning in `provider_metadata`."""
@@ -44,32 +44,31 @@ ANY_TURN: Final = "any"
 TurnNumberOrAny = Annotated[
     TurnNumber | Literal["any"],
     field_metadata(
-        "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
-        "turn that no other step is for."
+        "The turn number (1 plus the number of assistant messages), or `any` for all other turns."
     ),
 ]
-Milliseconds = Annotated[float, field_metadata("Milliseconds.", ge=0)]
+Milliseconds = Annotated[float, field_metadata("A duration in milliseconds.", ge=0)]
 MillisecondsOrRange = Annotated[
     # msgspec 0.22 crashes on a union of a limited number and a tuple of fixed length.
     Milliseconds | Annotated[tuple[Milliseconds, ...], Meta(min_length=2, max_length=2)],
-    field_metadata("Milliseconds: a number, or [least, most], drawn anew each time."),
+    field_metadata("Milliseconds: a number, or [min, max] for a random value each time."),
 ]
 ProviderMetadata = Annotated[
     Mapping[str, Mapping[str, Any]],
-    field_metadata("By provider (anthropic, google, openai, …); told where the dialect can."),
+    field_metadata("Metadata by provider (anthropic, google, openai, …)."),
 ]
 ToolArguments = Annotated[
     Mapping[str, Any] | Literal["made"],
-    field_metadata("An object; or `made`: one that fits the tool's own JSON Schema."),
+    field_metadata("An object; or `made` to generate one from the tool's JSON Schema."),
 ]
 CallId = Annotated[
-    str, field_metadata("The id of the call; `call-1`, `call-2`, … by its place if left out.")
+    str, field_metadata("The ID of the call (default: `call-1`, `call-2`, … by position).")
 ]
-ToolName = Annotated[str, field_metadata("The name of the tool, sent as it is.")]
+ToolName = Annotated[str, field_metadata("The name of the tool, sent unchanged.")]
 PaceText = Annotated[
-    str, field_metadata("A pace, such as 50tps; else that of what holds this, or of the run.")
+    str, field_metadata("The pace, such as 50tps (default: that of the scenario or the run).")
 ]
-LeadingText = Annotated[str, field_metadata("Text before all else.")]
+LeadingText = Annotated[str, field_metadata("Text sent before the first call.")]
 
 
 class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,64 +76,66 @@ class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsageSpec(ScenarioStruct, frozen=True):
-    """Token counts; what is left out has its default."""
+    """Token counts; each has a default."""
 
-    input: Annotated[TokenCount, field_metadata("Tokens of the request.")] = None
-    output: Annotated[TokenCount, field_metadata("Tokens of the answer.")] = None
-    total: Annotated[TokenCount, field_metadata("Both; their sum if left out.")] = None
-    cache_read: Annotated[TokenCount, field_metadata("Tokens read from a cache.")] = None
-    cache_write: Annotated[TokenCount, field_metadata("Tokens written to a cache.")] = None
-    reasoning: Annotated[TokenCount, field_metadata("Tokens of reasoning.")] = None
+    input: Annotated[TokenCount, field_metadata("Input tokens.")] = None
+    output: Annotated[TokenCount, field_metadata("Output tokens.")] = None
+    total: Annotated[TokenCount, field_metadata("Total tokens (default: input + output).")] = None
+    cache_read: Annotated[TokenCount, field_metadata("Tokens read from the prompt cache.")] = None
+    cache_write: Annotated[TokenCount, field_metadata("Tokens written to the prompt cache.")] = None
+    reasoning: Annotated[TokenCount, field_metadata("Reasoning tokens.")] = None
 
 
 class ReasoningSpec(ScenarioStruct, frozen=True):
-    """One part of reasoning."""
+    """One block of reasoning."""
 
-    text: Annotated[str, field_metadata("What the model thinks.")] = ""
+    text: Annotated[str, field_metadata("The reasoning text.")] = ""
     provider_metadata: ProviderMetadata = {}
 
 
 class ChunkSpec(ScenarioStruct, frozen=True):
-    """How texts are split for a stream, and the time between the pieces."""
+    """How texts are split into chunks for a stream, and the delay between chunks."""
 
     by: Annotated[
-        Literal["whole", "tokens", "words", "characters"], field_metadata("What a piece is cut by.")
+        Literal["whole", "tokens", "words", "characters"], field_metadata("The unit of a chunk.")
     ] = "tokens"
-    size: Annotated[int, field_metadata("Tokens, words or characters a piece.", ge=1)] = 1
-    delay_ms: Annotated[MillisecondsOrRange, field_metadata("The time between two pieces.")] = 0
+    size: Annotated[int, field_metadata("Units per chunk.", ge=1)] = 1
+    delay_ms: Annotated[MillisecondsOrRange, field_metadata("The delay between two chunks.")] = 0
 
 
 class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     """Fields of a response of any kind."""
 
-    reasoning: Annotated[tuple[ReasoningSpec, ...], field_metadata("Reasoning, part by part.")] = ()
+    reasoning: Annotated[
+        tuple[ReasoningSpec, ...], field_metadata("Reasoning blocks, sent first.")
+    ] = ()
     reasoning_content: Annotated[
         str | ReasoningSpec | tuple[str | ReasoningSpec, ...] | None,
-        field_metadata("More reasoning, after `reasoning`: text, a part, or a list of either."),
+        field_metadata("More reasoning, sent after `reasoning`: a text, an object, or a list."),
     ] = None
-    usage: Annotated[UsageSpec, field_metadata("Tokens: 64 input and 32 output if left out.")] = (
+    usage: Annotated[UsageSpec, field_metadata("Token usage (default: 64 input, 32 output).")] = (
         UsageSpec()
     )
     provider_metadata: ProviderMetadata = {}
     finish_reason: Annotated[
-        str, field_metadata("In any provider's word; it follows from the answer if left out.")
+        str, field_metadata("The finish reason of any provider (default: derived from the parts).")
     ] = ""
 
 
 class ToolCallSpec(ScenarioStruct, frozen=True):
-    """A call of a tool."""
+    """A tool call."""
 
     tool_name: ToolName
     arguments: ToolArguments = {}
     call_id: CallId = ""
-    assistant_text: Annotated[str, field_metadata("Text before the call.")] = ""
+    assistant_text: Annotated[str, field_metadata("Text sent before this call.")] = ""
 
 
 class ToolCallsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
-    """The model calls tools."""
+    """A response that calls tools."""
 
     tool_calls: Annotated[
-        tuple[ToolCallSpec, ...], field_metadata("The calls, in their order.", min_length=1)
+        tuple[ToolCallSpec, ...], field_metadata("The tool calls, in order.", min_length=1)
     ]
     assistant_text: LeadingText = ""
 
@@ -142,58 +143,60 @@ class ToolCallsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind
 class FinalReportResponse(
     ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="final-report"
 ):
-    """The model reports by calling `agent__final_report`."""
+    """A response that calls the tool `agent__final_report`."""
 
     report_content: Annotated[str, field_metadata("The report.")]
     assistant_text: LeadingText = ""
-    status: Annotated[str, field_metadata("How it went.")] = "success"
-    report_format: Annotated[
-        str, field_metadata("What the report is written in, such as markdown.")
-    ] = ""
-    report_content_json: Annotated[Any, field_metadata("The report as JSON of any kind.")] = UNSET
+    status: Annotated[str, field_metadata("The status of the report.")] = "success"
+    report_format: Annotated[str, field_metadata("The format of the report, such as markdown.")] = (
+        ""
+    )
+    report_content_json: Annotated[Any, field_metadata("The report as JSON.")] = UNSET
 
 
 class TextResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="text"):
-    """The model answers with text."""
+    """A text response."""
 
-    assistant_text: Annotated[str, field_metadata("What it says.")]
+    assistant_text: Annotated[str, field_metadata("The text.")]
 
 
 class StructuredResponse(
     ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="structured"
 ):
-    """JSON that is valid against the response schema of the request."""
+    """A JSON response that is valid against the response schema of the request."""
 
-    values: Annotated[Mapping[str, Any], field_metadata("What is not made up: by property.")] = {}
+    values: Annotated[
+        Mapping[str, Any], field_metadata("Fixed values by property; others are generated.")
+    ] = {}
 
 
 class ReActResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="react"):
-    """Text of Thought, Action and Action Input, or of a Final Answer, for models without tools."""
+    """A text response in ReAct format, for models without tool calls."""
 
-    thought: Annotated[str, field_metadata("What follows `Thought:`.")] = ""
-    action: Annotated[str, field_metadata("The name of a tool.")] = ""
-    action_input: Annotated[Mapping[str, Any], field_metadata("The arguments of the tool.")] = {}
-    final_answer: Annotated[str, field_metadata("What follows `Final Answer:`.")] = ""
+    thought: Annotated[str, field_metadata("The text after `Thought:`.")] = ""
+    action: Annotated[str, field_metadata("The tool name after `Action:`.")] = ""
+    action_input: Annotated[Mapping[str, Any], field_metadata("The tool arguments.")] = {}
+    final_answer: Annotated[str, field_metadata("The text after `Final Answer:`.")] = ""
 
 
 class TextPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="text"):
-    """Text."""
+    """A text part."""
 
     text: Annotated[str, field_metadata("The text.")]
 
 
 class ReasoningPartSpec(ReasoningSpec, frozen=True, tag_field="part", tag="reasoning"):
-    """Reasoning."""
+    """A reasoning part."""
 
 
 class RefusalPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="refusal"):
-    """A refusal text."""
+    """A refusal part."""
 
-    text: Annotated[str, field_metadata("The words.")]
+    text: Annotated[str, field_metadata("The text of the refusal.")]
 
 
 class ToolCallPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="tool-call"):
-    """A call of a tool."""
+    """A tool call."""
 
     tool_name: ToolName
     arguments: ToolArguments = {}
@@ -201,11 +204,11 @@ class ToolCallPartSpec(ScenarioStruct, frozen=True, tag_field="part", tag="tool-
 
 
 class PartsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
-    """Parts of any type, in this order."""
+    """A response of parts of any type, in this order."""
 
     parts: Annotated[
         tuple[TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec, ...],
-        field_metadata("The parts, in their order.", min_length=1),
+        field_metadata("The parts, in order.", min_length=1),
     ]
 
 
@@ -220,131 +223,136 @@ Response = (
 
 
 class ScenarioTurn(ScenarioStruct, frozen=True):
-    """A turn: what the request must contain, how often it fails first, and the response."""
+    """A turn: expectations of the request, failures before success, and the response."""
 
     turn: TurnNumberOrAny
     response: Annotated[
-        Response, field_metadata("The answer; its `kind` says which fields it has.")
+        Response, field_metadata("The response; `kind` determines its other fields.")
     ]
     expected_tools: Annotated[
         tuple[str, ...], field_metadata("Tools that the request must offer.")
     ] = ()
-    allow_missing_tools: Annotated[bool, field_metadata("Whether tools are not looked for.")] = (
+    allow_missing_tools: Annotated[bool, field_metadata("Skip the check of `expected_tools`.")] = (
         False
     )
     expected_temperature: Annotated[
-        float | None, field_metadata("What the request must ask for.")
+        float | None, field_metadata("The temperature that the request must send.")
     ] = None
-    expected_top_p: Annotated[float | None, field_metadata("What the request must ask for.")] = None
+    expected_top_p: Annotated[
+        float | None, field_metadata("The top_p that the request must send.")
+    ] = None
     expected_reasoning: Annotated[
         Literal["enabled", "disabled"] | None,
-        field_metadata("Whether the request must ask for reasoning."),
+        field_metadata("Whether the request must enable or disable reasoning."),
     ] = None
     failures_before_success: Annotated[
-        NonNegativeInt, field_metadata("How often the turn fails first.")
+        NonNegativeInt, field_metadata("The number of attempts that fail before the turn succeeds.")
     ] = 0
     failure_throws: Annotated[
-        bool, field_metadata("Whether it fails without a status of its own.")
+        bool, field_metadata("Fail with HTTP 500, whatever `failure_status` is.")
     ] = False
     failure_status: Annotated[
         str,
         Meta(
-            description="How it fails; model_error if left out.",
+            description="The kind of failure (default: model_error).",
             # Loading accepts any text, only for the documents of other programs.
             extra_json_schema={"enum": ["", *FAILURE_STATUSES]},
         ),
     ] = ""
-    failure_message: Annotated[str, field_metadata("What a failure says.")] = ""
-    failure_retryable: Annotated[bool, field_metadata("Whether clients may try again.")] = True
+    failure_message: Annotated[
+        str, field_metadata("The error message (default: Simulated failure).")
+    ] = ""
+    failure_retryable: Annotated[bool, field_metadata("Whether clients may retry.")] = True
     failure_retry_after_ms: Annotated[
-        Milliseconds | None, field_metadata("When clients may try again, in ms; for rate_limit.")
+        Milliseconds | None, field_metadata("The delay before a retry, in ms; for rate_limit.")
     ] = None
     failure_error: Annotated[
         Mapping[str, Any],
-        field_metadata("Fields of the error object; `status` is the HTTP status."),
+        field_metadata("Extra fields of the error object; `status` sets the HTTP status."),
     ] = {}
     chunks: Annotated[
-        ChunkSpec | None, field_metadata("How this answer streams; else as the scenario's.")
+        ChunkSpec | None,
+        field_metadata("How this response is streamed (default: as set for the scenario)."),
     ] = None
     pace: PaceText = ""
     faults: Annotated[
-        RuleSpecs, field_metadata("What goes wrong with this answer on its way.")
+        RuleSpecs, field_metadata("Faults that are injected into this response.")
     ] = ()
 
 
 class ValueCondition(ScenarioStruct, frozen=True):
-    """Conditions on a value of the request; all that are given must hold."""
+    """Conditions on a value in the request; all must hold."""
 
-    equals: Annotated[Any, field_metadata("The value itself, any JSON.")] = UNSET
-    matches: Annotated[str, field_metadata("A regular expression, searched in its text.")] = ""
-    exists: Annotated[bool | UnsetType, field_metadata("Whether it is there at all.")] = UNSET
+    equals: Annotated[Any, field_metadata("The expected value, any JSON.")] = UNSET
+    matches: Annotated[str, field_metadata("A regular expression that the value must contain.")] = (
+        ""
+    )
+    exists: Annotated[bool | UnsetType, field_metadata("Whether the value must exist.")] = UNSET
 
 
 class ScenarioMatch(ScenarioStruct, frozen=True):
-    """Which requests a scenario answers beside those that name it; all conditions must hold.
+    """Conditions for requests that do not name the scenario; all must hold.
 
-    Patterns are shell patterns: `gpt-4*`.
+    Patterns are shell patterns such as `gpt-4*`.
     """
 
-    model: Annotated[str, field_metadata("A pattern of the model's name.")] = ""
-    path: Annotated[str, field_metadata("A pattern of the URL's path.")] = ""
-    provider: Annotated[str, field_metadata("A pattern of the provider's name.")] = ""
-    dialect: Annotated[str, field_metadata("A pattern of the dialect's name.")] = ""
-    session: Annotated[str, field_metadata("A pattern of the session's name.")] = ""
-    user: Annotated[str, field_metadata("A regular expression: the latest user text.")] = ""
-    system: Annotated[str, field_metadata("A regular expression: the system prompt.")] = ""
+    model: Annotated[str, field_metadata("A pattern for the model name.")] = ""
+    path: Annotated[str, field_metadata("A pattern for the URL path.")] = ""
+    provider: Annotated[str, field_metadata("A pattern for the provider name.")] = ""
+    dialect: Annotated[str, field_metadata("A pattern for the dialect name.")] = ""
+    session: Annotated[str, field_metadata("A pattern for the session name.")] = ""
+    user: Annotated[str, field_metadata("A regular expression for the latest user text.")] = ""
+    system: Annotated[str, field_metadata("A regular expression for the system prompt.")] = ""
     tool_results: Annotated[
-        bool | UnsetType, field_metadata("Whether results of tools came last.")
+        bool | UnsetType, field_metadata("Whether the request must end with tool results.")
     ] = UNSET
     turn: TurnNumber | UnsetType = UNSET
     json: Annotated[
-        Mapping[str, ValueCondition], field_metadata("By JSONPath into the request's body.")
+        Mapping[str, ValueCondition], field_metadata("Conditions on the request body, by JSONPath.")
     ] = {}
 
 
 class MockReply(ScenarioStruct, frozen=True):
-    """One response of a mock; what is left out is empty."""
+    """One reply of a mock; all fields are optional."""
 
-    content: Annotated[str, field_metadata("What it says.")] = ""
-    tool_calls: Annotated[tuple[MockCall, ...], field_metadata("The calls, in their order.")] = ()
+    content: Annotated[str, field_metadata("The text.")] = ""
+    tool_calls: Annotated[tuple[MockCall, ...], field_metadata("The tool calls, in order.")] = ()
     usage: Annotated[
-        UsageSpec | None, field_metadata("Tokens of this answer; else the mock's.")
+        UsageSpec | None, field_metadata("Token usage (default: that of the mock).")
     ] = None
-    stop_reason: Annotated[str, field_metadata("Why it ends; else the mock's.")] = ""
+    stop_reason: Annotated[str, field_metadata("The stop reason (default: that of the mock).")] = ""
 
 
 class MockCall(ScenarioStruct, frozen=True):
-    """A tool call, with the field names of document 004."""
+    """A tool call of a mock."""
 
     name: ToolName
-    args: Annotated[Mapping[str, Any], field_metadata("Its arguments.")] = {}
-    id: Annotated[str, field_metadata("The id of the call.")] = ""
+    args: Annotated[Mapping[str, Any], field_metadata("The arguments.")] = {}
+    id: Annotated[str, field_metadata("The ID of the call.")] = ""
 
 
 class MockSpec(ScenarioStruct, frozen=True):
-    """A model that answers any request: with `replies`, else `reply`, else the last user text."""
+    """A mock that responds to any request with `replies`, `reply`, or the last user text."""
 
-    name: Annotated[str, field_metadata("What the log calls it.")] = "mock"
-    reply: Annotated[str | UnsetType, field_metadata("What every answer says.")] = UNSET
+    name: Annotated[str, field_metadata("The name in logs and error messages.")] = "mock"
+    reply: Annotated[str | UnsetType, field_metadata("The text of every response.")] = UNSET
     replies: Annotated[
         tuple[str | MockReply, ...] | UnsetType,
-        field_metadata("One answer a call; one call too many fails."),
+        field_metadata("Replies in order; a request after the last reply fails."),
     ] = UNSET
     thinking_ms: Annotated[
         MillisecondsOrRange | UnsetType,
-        field_metadata("The time before each answer, in ms: a number, or [least, most]."),
+        field_metadata("The delay before each response, in ms: a number, or [min, max]."),
     ] = UNSET
     delay_ms: Annotated[
-        MillisecondsOrRange | UnsetType, field_metadata("The old name of thinking_ms.")
+        MillisecondsOrRange | UnsetType, field_metadata("Alias of thinking_ms.")
     ] = UNSET
     chunk_delay_ms: Annotated[
         MillisecondsOrRange,
-        field_metadata(
-            "The time between two pieces of a stream, in ms: a number, or [least, most]."
-        ),
+        field_metadata("The delay between two chunks, in ms: a number, or [min, max]."),
     ] = 30
-    stop_reason: Annotated[str, field_metadata("Why answers end; `stop` if left out.")] = ""
-    usage: Annotated[UsageSpec, field_metadata("Tokens; else one for four characters.")] = (
+    stop_reason: Annotated[str, field_metadata("The stop reason (default: `stop`).")] = ""
+    usage: Annotated[UsageSpec, field_metadata("Token usage (default: characters / 4).")] = (
         UsageSpec()
     )
 
@@ -353,37 +361,38 @@ class Scenario(ScenarioStruct, frozen=True):
     """A scripted conversation."""
 
     id: Annotated[
-        str, field_metadata("What the first user message says to ask for it.", min_length=1)
+        str, field_metadata("The first user message that selects the scenario.", min_length=1)
     ]
-    description: Annotated[str, field_metadata("What it is for, for people.")]
-    turns: Annotated[tuple[ScenarioTurn, ...], field_metadata("The answers, by turn.")]
+    description: Annotated[str, field_metadata("The purpose of the scenario.")]
+    turns: Annotated[tuple[ScenarioTurn, ...], field_metadata("The turns of the conversation.")]
     system_prompt_must_include: Annotated[
-        tuple[str, ...], field_metadata("What the system prompt must hold, to the letter.")
+        tuple[str, ...], field_metadata("Texts that the system prompt must contain.")
     ] = ()
-    match: Annotated[ScenarioMatch | None, field_metadata("Which other requests it answers.")] = (
-        None
-    )
+    match: Annotated[ScenarioMatch | None, field_metadata("Which other requests select it.")] = None
     expect_signature: Annotated[
         bool | None,
-        field_metadata("Whether reasoning in the history needs a seal; else by the dialect."),
+        field_metadata("Whether earlier reasoning needs a signature (default: by dialect)."),
     ] = None
     templates: Annotated[
-        bool, field_metadata("Whether {{ JSONPath }} in its texts stands for the request's.")
+        bool, field_metadata("Replace `{{ JSONPath }}` in texts by values of the request.")
     ] = False
     chunks: Annotated[
-        ChunkSpec | None, field_metadata("How answers stream; else in whole texts.")
+        ChunkSpec | None,
+        field_metadata("How responses are streamed (default: one chunk per text)."),
     ] = None
     pace: PaceText = ""
     faults: Annotated[
-        RuleSpecs, field_metadata("What goes wrong with every answer on its way.")
+        RuleSpecs, field_metadata("Faults that are injected into every response.")
     ] = ()
 
 
 class ScenarioDocument(ScenarioStruct, frozen=True):
-    """A file with several scenarios, or with a mock."""
+    """A file with several scenarios, or a mock."""
 
     scenarios: Annotated[tuple[Scenario, ...], field_metadata("The scenarios.")] = ()
-    mock: Annotated[MockSpec | None, field_metadata("What answers where no scenario does.")] = None
+    mock: Annotated[MockSpec | None, field_metadata("The response when no scenario matches.")] = (
+        None
+    )
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -402,7 +411,7 @@ def scenario_schema() -> dict[str, Any]:
     return {
         "$schema": SCHEMA_URI,
         "title": "llm-proxy scenarios",
-        "description": "Scripted conversations that llm-proxy answers with.",
+        "description": "Scenarios and mocks for llm-proxy.",
         "anyOf": [scenario_ref, {"type": "array", "items": scenario_ref}, document_ref],
         "$defs": dict(sorted(definitions.items())),
     }

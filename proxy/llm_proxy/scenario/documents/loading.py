@@ -81,14 +81,16 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
         elif isinstance(node.value, list):
             checker.check_and_normalize(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
         else:
-            message = "a scenario is an object: write id, description, turns"
+            message = "a scenario must be an object with id, description and turns"
             checker.add_mistake(node.mark, ROOT_PATH, message)
     mistakes = _sorted_mistakes(composer, checker)
     warnings = checker.warnings
     is_blank = not documents and not mistakes
     if is_blank:
         warnings = [
-            DocumentMistake(file, 0, 0, ROOT_PATH, "the file holds no scenario", fails_lint=False)
+            DocumentMistake(
+                file, 0, 0, ROOT_PATH, "the file contains no scenario", fails_lint=False
+            )
         ]
     loaded = LoadedScenarios(
         tuple(located for located in checker.valid_structs if isinstance(located.value, Scenario)),
@@ -110,14 +112,12 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     for scenario in scenarios:
         first = first_by_id.setdefault(scenario.value.id, scenario)
         if first is not scenario:
-            problem = f"there are two scenarios {quote_text(scenario.value.id)}"
+            problem = f"duplicate scenario id {quote_text(scenario.value.id)}"
             duplicates.append((scenario, first, problem))
-    duplicates += [
-        (mock, mocks[0], "there are two mocks, and only one can answer") for mock in mocks[1:]
-    ]
+    duplicates += [(mock, mocks[0], "only one mock is allowed") for mock in mocks[1:]]
     for located, first, problem in duplicates:
         where = f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
-        message = f"{problem}: the first is in {where}"
+        message = f"{problem}; the first one is at {where}"
         mistakes.append(
             DocumentMistake(located.file, located.line, located.column, located.json_path, message)
         )
@@ -145,9 +145,9 @@ def parse_struct(
         mark = error.mark
         raise UsageError(f"{source_name}:{mark.line}:{mark.column}: {error.message}")
     documents, path_prefix = composer.documents, ROOT_PATH
-    hint = "write one object, such as {reply: Hello}"
+    hint = "expected one object such as {reply: Hello}"
     if list_field:
-        hint = f"write one list, called {list_field}"
+        hint = f"expected one list, or an object with the list '{list_field}'"
         if len(documents) == 1 and isinstance(documents[0].value, list):
             named_list = documents[0]._replace(name=list_field)
             documents = [Node({list_field: named_list}, named_list.mark)]
@@ -175,7 +175,7 @@ def _compose(
     """The documents of a content, and the error that ends them; its name selects JSON or YAML."""
     composer = NodeComposer(file)
     if len(content) > MAX_FILE_BYTES and not is_json:
-        message = f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
+        message = f"larger than {MAX_FILE_BYTES >> 20} MiB; split the file"
         return composer, UnreadableDocument(SourceMark(0, 0), message)
     try:
         text = _decode_text(content)
@@ -197,7 +197,7 @@ def _decode_text(content: bytes) -> str:
         byte = content[error.start]
         raise UnreadableDocument(
             mark_at(text_before, len(text_before)),
-            f"the byte 0x{byte:02x} is no UTF-8: save the file as UTF-8",
+            f"the byte 0x{byte:02x} is not valid UTF-8; save the file as UTF-8",
         ) from None
     return _normalize_line_ends(text)
 

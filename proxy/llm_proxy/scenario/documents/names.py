@@ -14,12 +14,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.documents import document
-from llm_proxy.scenario.documents.mistakes import join_choices, quote_text
 
 _CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SNAKE_BOUNDARY: Final = re.compile(r"_([a-z0-9])")
 _MIN_SIMILARITY: Final = 0.6
+_MAX_VALUE_CHARS: Final = 40
+"""The most characters of a value in a message."""
 
 _USAGE_ALIAS: Final = {"token_usage": "usage"}
 _ALIASES_BY_STRUCT: Final[Mapping[type, Mapping[str, str]]] = {
@@ -79,8 +81,8 @@ def nearest_choice(written_choice: str, choices: Iterable[str]) -> str | None:
 def choice_message(value: str, choices: Sequence[str]) -> str:
     """The message for a value that is not one of the choices, with a suggestion."""
     suggestion = nearest_choice(value, choices)
-    hint = f"; did you mean {suggestion}?" if suggestion else ""
-    return f"{quote_text(value)} is not one of {join_choices(sorted(choices))}{hint}"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"known: {', '.join(sorted(choices))}"
+    return f"unknown value '{printable_excerpt(value, _MAX_VALUE_CHARS)}'; {hint}"
 
 
 def to_snake_case(name: str) -> str:

@@ -28,8 +28,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from llm_proxy.errors import escape_character
-from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
+from llm_proxy.errors import escape_character, printable_excerpt
+from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path
 from llm_proxy.yaml_composer import (
     CORE_CONSTANTS,
     DEFAULT_LOADER,
@@ -44,6 +44,8 @@ from llm_proxy.yaml_composer import (
 ScalarValue = None | bool | int | float | str
 
 MAX_VALUES: Final = 1_000_000
+_MAX_NAME_CHARS: Final = 40
+"""The most characters of a field name in a message."""
 
 _INT: Final = re.compile(r"[-+]?[0-9]+")
 _PREFIXED_INT: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -69,42 +71,39 @@ _AT_CONTEXT: Final = re.compile(
 """Errors whose position is where the construct began, not where the parser failed."""
 _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
     r"mapping values are not allowed": (
-        "a colon cannot stand here: put text that holds one in quotes, and check the indentation"
+        "unexpected colon; put text that contains a colon in quotes, and check the indentation"
     ),
-    r"expected ',' or '\]'": "a comma or a ] is missing in the list whose [ is in line {line}",
-    r"expected ',' or '\}'": "a comma or a }} is missing in the object whose {{ is in line {line}",
-    r"expected (the )?node content": (
-        "a value, a ] or a }} is missing here, or a comma is one too many"
-    ),
-    r"unexpected (end of stream|document separator)": "the quotes that open here are not closed",
+    r"expected ',' or '\]'": "missing comma or ] in the list that starts at line {line}",
+    r"expected ',' or '\}'": "missing comma or }} in the object that starts at line {line}",
+    r"expected (the )?node content": "missing value, ] or }}, or an extra comma",
+    r"unexpected (end of stream|document separator)": "missing closing quote",
     r"block collection.*(expected '-' indicator|but found)": (
-        "this line does not belong to the list that begins in line {line}: indent it as the "
-        "others, each item after - and a space"
+        "this line does not fit the list that starts at line {line}; start each item with - and "
+        "a space, in the same column"
     ),
     r"block mapping.*(expected key|but found)": (
-        "this does not belong to the object that begins in line {line}: check the indentation, "
-        "and put text in quotes of the other kind where it holds quotes"
+        "this line does not fit the object that starts at line {line}; check the indentation, and "
+        "quotes within quoted text"
     ),
     r"unknown escape character": (
-        "double quotes know no such escape: write \\\\ for a backslash, or use single quotes"
+        "unknown escape in double quotes; write \\\\ for a backslash, or use single quotes"
     ),
     r"invalid Unicode character|expected escape sequence": (
-        "this escape is no whole character: write the character itself, or \\U and eight digits"
+        "incomplete escape; write the character itself, or \\U and eight digits"
     ),
     r"could not find expected ':'": (
-        "a colon and a space are missing after the name that begins here, or the text above is "
-        "not indented"
+        "missing colon and space after the name that starts here, or the text above is not indented"
     ),
     r"sequence entries are not allowed": (
-        "a list cannot begin in the line of its name: put each - on a line of its own"
+        "a list cannot start on the line of its name; put each - on a separate line"
     ),
-    r"incompatible YAML document": "only YAML 1.1 and 1.2 can be read",
-    r"undefined tag handle": "text that begins with ! must be in quotes",
+    r"incompatible YAML document": "unsupported YAML version; use 1.1 or 1.2",
+    r"undefined tag handle": "put text that starts with ! in quotes",
     r"expected '?<document start>": (
-        "this does not belong to what stands above: let all names of an object begin in one column"
+        "this line does not fit the lines above; start all names of an object in the same column"
     ),
     r"comment or( a)? line break": (
-        "after | or > nothing may stand in the line: begin the text in the next one"
+        "unexpected text after | or >; start the text on the next line"
     ),
     # libyaml reads ahead and has a limit of its own since 0.2.6.
     r"exceeded maximum nesting depth": TOO_DEEP_MESSAGE,
@@ -155,7 +154,7 @@ class NodeComposer(YamlComposer[Node]):
     """Composes the documents of a file; collects mistakes."""
 
     max_size = MAX_VALUES
-    too_large_message = f"the file holds more than {MAX_VALUES:,} values: split it up"
+    too_large_message = f"the file has more than {MAX_VALUES:,} values; split the file"
 
     def __init__(self, file: str) -> None:
         super().__init__()
@@ -178,10 +177,10 @@ class NodeComposer(YamlComposer[Node]):
     def alias_error(self, name: str, *, is_recursive: bool) -> str:
         """The message for an alias without a value."""
         if is_recursive:
-            return f"*{name} stands within itself: write the value out"
+            return f"the alias *{name} refers to itself; write the value out"
         return (
-            f"*{name} repeats nothing: there is no &{name} before it in this document; text that "
-            "begins with * must be in quotes"
+            f"unknown alias *{name}; define &{name} earlier in this document, or put text that "
+            "starts with * in quotes"
         )
 
     def make_scalar(self, event: ScalarEvent) -> Node:
@@ -198,7 +197,7 @@ class NodeComposer(YamlComposer[Node]):
                 self.too_large_marks.add(start_mark(event))
         if isinstance(value, str) and _SURROGATE.search(value):
             message = (
-                "this escape is half of a character: write the character itself, or both halves"
+                "the escape is half of a surrogate pair; write the character itself, or both halves"
             )
             self._add_mistake(event, message)
             value = ""
@@ -210,15 +209,16 @@ class NodeComposer(YamlComposer[Node]):
         """The name in a node; None, and a mistake, for an invalid or repeated one."""
         name = value.value
         if isinstance(name, list | dict):
-            message = "a name must be text, and this is a list or an object"
+            message = "a field name must be text, got a list or an object"
         elif not isinstance(name, str):
             shown_value = value.source_text or "nothing"
-            message = f"a name must be text, and this is {shown_value}: put it in quotes"
+            message = f"a field name must be text, got {shown_value}; put the name in quotes"
         elif name == "<<" and isinstance(event, ScalarEvent) and event.implicit[0]:
-            message = "<< takes over nothing here: write the fields out"
+            message = "merge keys (<<) are not supported; write the fields out"
         elif name in members:
             first_line = start_mark(members[name][0]).line
-            message = f"{quote_text(name)} stands here twice: the first is in line {first_line}"
+            field = printable_excerpt(name, _MAX_NAME_CHARS)
+            message = f"duplicate field '{field}'; the first one is at line {first_line}"
         else:
             return name
         self._add_mistake(event, message)
@@ -268,7 +268,7 @@ def _scalar_value(text: str) -> ScalarValue:
     if math.isfinite(value) and (isinstance(value, float) or _MIN_INT <= value <= _MAX_INT):
         return value
     shown = text if len(text) <= 24 else text[:21] + "…"
-    raise ValueError(f"the number {shown} is too large: put it in quotes, or write fewer digits")
+    raise ValueError(f"the number {shown} is too large; put it in quotes, or write fewer digits")
 
 
 def _tagged_value(tag: str, text: str) -> ScalarValue:
@@ -282,13 +282,13 @@ def _tagged_value(tag: str, text: str) -> ScalarValue:
     if tag_name == "float" and type(value) is int:
         return float(value)
     if type(value) is not _TYPE_BY_TAG[tag_name]:
-        raise ValueError(f"this is no {tag_name}, as its tag !!{tag_name} says: leave the tag out")
+        raise ValueError(f"the value does not match its tag !!{tag_name}; remove the tag")
     return value
 
 
 def _unknown_tag_message(tag: str) -> str:
     name = f"!!{tag.removeprefix(_TAG_PREFIX)}" if tag.startswith(_TAG_PREFIX) else tag
-    return f"the tag {name} means nothing here: leave it out, or put the text in quotes"
+    return f"unsupported tag {name}; remove it, or put the text in quotes"
 
 
 def yaml_events(text: str, loader: Loader = DEFAULT_LOADER) -> Iterator[Event]:
@@ -296,15 +296,15 @@ def yaml_events(text: str, loader: Loader = DEFAULT_LOADER) -> Iterator[Event]:
     if (match := _UNSUPPORTED_CHAR.search(text)) is not None:
         raise UnreadableDocument(
             mark_at(text, match.start()),
-            f"the character {escape_character(match[0])} cannot stand in YAML as it is: write it "
-            "as an escape, in double quotes",
+            f"the character {escape_character(match[0])} is not allowed in YAML; write it as an "
+            "escape in double quotes",
         )
     try:
         yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         raise _plain_error(error, text) from None
     except yaml.YAMLError as error:
-        raise UnreadableDocument(SourceMark(1, 1), f"this is no valid YAML: {error}") from None
+        raise UnreadableDocument(SourceMark(1, 1), f"invalid YAML: {error}") from None
 
 
 def mark_at(text: str, index: int) -> SourceMark:
@@ -319,16 +319,16 @@ def _plain_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
     opening = error.context_mark or error.problem_mark
     mark = opening if _AT_CONTEXT.search(complaint) else error.problem_mark or opening
     line, column = (0, 0) if mark is None else (mark.line, mark.column)
-    message = f"this is no valid YAML: {complaint.strip()}"
+    message = f"invalid YAML: {complaint.strip()}"
     for pattern, template in _MESSAGE_BY_ERROR.items():
         if re.search(pattern, complaint):
             message = template.format(line=1 if opening is None else opening.line + 1)
             break
     if "cannot start any token" in complaint:
         character = text.split("\n")[line][column : column + 1]
-        message = f"text cannot begin with {character}: put it in quotes"
+        message = f"text cannot start with {character}; put the text in quotes"
         if character == "\t":
-            message = "a tab cannot indent: use spaces"
+            message = "a tab cannot be used for indentation; use spaces"
     is_incomplete = "<document start>" in complaint
     return UnreadableDocument(
         SourceMark(line + 1, column + 1), message, discards_last_document=is_incomplete
@@ -342,7 +342,9 @@ def json_events(text: str) -> Iterator[Event]:
     yield from reader.read_value()
     reader.skip_space()
     if reader.index != len(text):
-        reader.raise_unreadable("more stands here after the end of the JSON: several go in a list")
+        reader.raise_unreadable(
+            "unexpected text after the end of the JSON; put several values in a list"
+        )
 
 
 class _JsonReader:
@@ -376,7 +378,7 @@ class _JsonReader:
             case _:
                 found = _JSON_WORD_OR_NUMBER.match(self._text, self.index)
                 if found is None:
-                    self.raise_unreadable("a value is missing")
+                    self.raise_unreadable("missing value")
                 if found[0][0].isidentifier() and found[0] not in _JSON_WORDS:
                     self.raise_unreadable(f"{found[0]} must be in double quotes")
                 yield self._scalar(found[0], found.end(), is_quoted=False)
@@ -385,9 +387,9 @@ class _JsonReader:
         """Raise `UnreadableDocument`, with a better message for comments and for an early end."""
         index = self.index if index is None else index
         if self._text.startswith(("//", "/*", "#"), index):
-            message = "JSON has no comments: call the file .yaml to have them"
+            message = "JSON does not allow comments; rename the file to .yaml to use comments"
         elif index >= len(self._text):
-            message = f"the file ends here, and {message}"
+            message = f"unexpected end of the file: {message}"
         raise UnreadableDocument(mark_at(self._text, index), message)
 
     def _read_content(self, closing: str) -> Iterator[Event]:
@@ -396,10 +398,10 @@ class _JsonReader:
         while (character := self.skip_space()) != closing:
             if closing == "}":
                 if character != '"':
-                    self.raise_unreadable("a name in double quotes, or a }, is missing")
+                    self.raise_unreadable("missing name in double quotes, or missing }")
                 yield self._read_string()
                 if self.skip_space() != ":":
-                    self.raise_unreadable("a colon is missing after the name")
+                    self.raise_unreadable("missing colon after the name")
                 self.index += 1
             yield from self.read_value()
             separator = self.skip_space()
@@ -407,11 +409,9 @@ class _JsonReader:
                 comma_index = self.index
                 self.index += 1
                 if self.skip_space() == closing:
-                    self.raise_unreadable(
-                        f"this comma is one too many: JSON has none before {closing}", comma_index
-                    )
+                    self.raise_unreadable(f"unexpected comma before {closing}", comma_index)
             elif separator != closing:
-                self.raise_unreadable(f"a comma or a {closing} is missing")
+                self.raise_unreadable(f"missing comma or {closing}")
         self.index += 1
 
     def _read_string(self) -> ScalarEvent:
@@ -419,14 +419,11 @@ class _JsonReader:
             value, end = self._decoder.raw_decode(self._text, self.index)
         except JSONDecodeError as error:
             if error.msg.startswith("Unterminated"):
-                message = "the quotes that open here are not closed"
+                message = "missing closing quote"
             elif error.msg.startswith("Invalid control"):
-                message = (
-                    "a line end, a tab and other control characters must be escapes in JSON: "
-                    "\\n, \\t"
-                )
+                message = "control characters must be escaped in JSON, such as \\n and \\t"
             else:
-                message = "JSON knows no such escape: write \\\\ for a backslash"
+                message = "unknown escape in JSON; write \\\\ for a backslash"
             self.raise_unreadable(message, error.pos)
         return self._scalar(value, end, is_quoted=True)
 

@@ -73,8 +73,8 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
             if struct.id != struct.id.strip():
                 yield StructFinding(
                     ("id",),
-                    "the id has blanks around it, so no message can name it: the blanks around a "
-                    "message do not count; take them away",
+                    "the id starts or ends with white space, so no message can match it; remove "
+                    "the white space",
                 )
             yield from _check_pace(struct.pace)
             if struct.templates:
@@ -94,7 +94,7 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
         case PartsResponse():
             yield from _check_call_ids("parts", struct.parts)
         case ReActResponse(action="", final_answer=""):
-            message = "the answer does nothing: give it an action, or a final_answer"
+            message = "the response is empty; set action or final_answer"
             yield StructFinding((), message)
         case ReasoningSpec():
             yield from _check_signature(struct)
@@ -104,7 +104,7 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
             for name in ("thinking_ms", "delay_ms", "chunk_delay_ms"):
                 yield from _check_span(name, getattr(struct, name))
             if struct.thinking_ms is not UNSET and struct.delay_ms is not UNSET:
-                message = "this is the old name of thinking_ms, which is given too and wins"
+                message = "ignored because thinking_ms is set too; remove one of them"
                 yield StructFinding(("delay_ms",), message, "warning")
         case _:
             pass
@@ -122,19 +122,20 @@ def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _
         if turn.value in line_by_turn:
             yield StructFinding(
                 ("turns", index, "turn"),
-                f"there are two turns {turn.value}: the first is in line "
-                f"{line_by_turn[turn.value]}",
+                f"duplicate turn {turn.value}; the first one is at line {line_by_turn[turn.value]}",
             )
         line_by_turn.setdefault(turn.value, turn.place.line)
     if not is_complete:
         return
     if not line_by_turn:
-        yield StructFinding(("turns",), "there are no turns, so every request fails", "warning")
+        yield StructFinding(
+            ("turns",), "the scenario has no turns, so every request fails", "warning"
+        )
     elif ANY_TURN not in line_by_turn:
         numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
         missing = next((n for n in range(1, max(numbers)) if n not in numbers), None)
         if missing is not None:
-            message = f"turn {missing} is missing, so a request for it gets a failure report"
+            message = f"turn {missing} is missing; requests for turn {missing} get a failure report"
             yield StructFinding(("turns",), message, "warning")
 
 
@@ -152,8 +153,8 @@ def _check_fault_rules(members: Mapping[str, Node], *, is_in_scenario: bool) -> 
             if is_in_scenario and rule.kind.scope == "listener":
                 yield StructFinding(
                     ("faults", index),
-                    f"{rule.kind.name} is no matter of an answer: give it with --fault, or PUT it "
-                    "to /_proxy/faults",
+                    f"the fault '{rule.kind.name}' cannot be used in a scenario; use --fault or "
+                    "PUT /_proxy/faults",
                 )
 
 
@@ -196,7 +197,7 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
     if step.failure_status and step.failure_status not in FAILURE_STATUSES:
         yield StructFinding(
             ("failure_status",),
-            f"it is played as model_error: {choice_message(step.failure_status, FAILURE_STATUSES)}",
+            f"treated as model_error: {choice_message(step.failure_status, FAILURE_STATUSES)}",
             "lint",
         )
     is_set_by_field = {
@@ -209,7 +210,7 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
     }
     for name, is_set in is_set_by_field.items():
         if is_set and not step.failures_before_success:
-            message = "nothing fails here: write failures_before_success, how often to fail"
+            message = f"{name} has no effect; set failures_before_success to the number of failures"
             yield StructFinding((name,), message, "warning")
 
 
@@ -223,7 +224,7 @@ def _check_json_paths(paths: Iterable[str]) -> _Findings:
             reason = printable_excerpt(str(error), _MAX_REASON_CHARS)
             yield StructFinding(
                 ("json", path),
-                f"this is no JSONPath: {reason}; write it as in $.messages[0].content",
+                f"not a valid JSONPath: {reason}; example: $.messages[0].content",
             )
 
 
@@ -234,7 +235,9 @@ def _check_regex(field: str, pattern: str) -> _Findings:
 
     counts = (int(value) for value in _MAX_REPEAT.findall(pattern))
     if prod(max(1, count) for count in counts) > _MAX_COPIES:  # `regex` copies a counted part
-        yield StructFinding((field,), "this regular expression is too large: make its {…} smaller")
+        yield StructFinding(
+            (field,), "the regular expression is too large; reduce the counts in {…}"
+        )
         return
     try:
         with warnings.catch_warnings():
@@ -243,10 +246,10 @@ def _check_regex(field: str, pattern: str) -> _Findings:
     except regex.error as error:
         yield StructFinding(
             (field,),
-            f"this is no regular expression: {error}; \\ before a character takes it as it is",
+            f"invalid regular expression: {error}; put \\ before special characters",
         )
     except (OverflowError, RecursionError):
-        yield StructFinding((field,), "this regular expression is too large")
+        yield StructFinding((field,), "the regular expression is too large")
 
 
 def _check_call_ids(field: str, items: Iterable[object]) -> _Findings:
@@ -259,8 +262,8 @@ def _check_call_ids(field: str, items: Iterable[object]) -> _Findings:
         if call_id in seen:
             yield StructFinding(
                 (field, index),
-                f"two calls of this answer have the id {call_id}, so their results cannot be "
-                "told apart",
+                f"two calls of this response have the id {call_id}, so their results cannot be "
+                "distinguished",
                 "warning",
             )
         seen.add(call_id)
@@ -277,7 +280,7 @@ def _check_signature(reasoning: ReasoningSpec) -> _Findings:
             except binascii.Error:
                 yield StructFinding(
                     ("provider_metadata", provider, name),
-                    "Gemini's clients take a signature only as base64, and this is none",
+                    "not valid base64; Gemini clients accept a signature only as base64",
                     "warning",
                 )
 
@@ -287,5 +290,5 @@ def _check_span(name: str, span: object) -> _Findings:
     if isinstance(span, tuple) and span[0] > span[1]:
         low, high = (f"{number:g}" for number in span)
         yield StructFinding(
-            (name,), f"the least, {low}, is more than the most, {high}: write [{high}, {low}]"
+            (name,), f"the minimum {low} is greater than the maximum {high}; write [{high}, {low}]"
         )

@@ -39,7 +39,7 @@ from llm_proxy.turns import Json
 
 _MAX_VALUES: Final = 20_000
 """The most values and alternatives per schema."""
-_TOO_MANY_MESSAGE: Final = f"it asks for more than {_MAX_VALUES} values"
+_TOO_MANY_MESSAGE: Final = f"the schema requires more than {_MAX_VALUES} values"
 _MAX_VALUES_WITH_OPTIONAL: Final = 2_000
 """After so many values, optional properties and items are left out."""
 _MAX_ALTERNATIVES: Final = 500
@@ -90,17 +90,17 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
     except SchemaTooExpensive as error:
         path, reason = "$", str(error)
     except RecursionError:
-        path, reason = "$", "its schemas are nested too deeply"
+        path, reason = "$", "the schemas are nested too deeply"
     else:
         if isinstance(value, dict):
             return value | dict(fixed_fields)
         names = printable_excerpt(", ".join(fixed_fields), 100)
         raise SchemaNotSatisfiable(
-            f"the schema asks for no object, so nothing can be given for {names}"
+            f"the schema does not describe an object, so {names} cannot be set"
         )
     raise SchemaNotSatisfiable(
-        f"no value can be made up at {path}: {reason}; write it in the scenario, or give the "
-        "schema an example"
+        f"cannot generate a value at {path}: {reason}; set the value in the scenario, or add an "
+        "example to the schema"
     )
 
 
@@ -111,7 +111,7 @@ def _make_valid_value(schema: Json, root: Json, seed: str, steps: int) -> Json:
     for checks_format in (True, False):
         if replace(root_schema, checks_format=checks_format).is_valid(value, schema):
             return value
-    raise NoValueFound("no value is known that keeps all its rules")
+    raise NoValueFound("no generated value satisfies the whole schema")
 
 
 class _ValueMaker:
@@ -131,7 +131,7 @@ class _ValueMaker:
         Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
         if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
-            raise NoValueFound("its schemas are nested too deeply", path)
+            raise NoValueFound("the schemas are nested too deeply", path)
         needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(object_fields(schema))
         tries = _MAX_TRIES if needs_validation else 1
         errors: list[NoValueFound] = []
@@ -145,7 +145,7 @@ class _ValueMaker:
                         return value
             except NoValueFound as error:
                 errors.append(error)
-        errors.append(NoValueFound("nothing is all that it asks for"))
+        errors.append(NoValueFound("no generated value satisfies the schema"))
         raise NoValueFound(errors[0].reason, errors[0].path or path)
 
     def _alternatives(
@@ -258,7 +258,9 @@ class _ValueMaker:
                 if name_attempt >= _MAX_TRIES:
                     break
         if len(properties) < min_properties:
-            raise NoValueFound(f"it needs {min_properties} properties, and has no names for them")
+            raise NoValueFound(
+                f"{min_properties} properties are required, but no names for them can be generated"
+            )
         return properties
 
     def _make_property(self, name: str, alternative: FlatSchema, path: str) -> Json:
@@ -269,7 +271,7 @@ class _ValueMaker:
         self._budget.spend(10 + len(property_path) // 20)
         fields = alternative.keywords
         if not self._root_schema.is_valid(name, fields.get("propertyNames", True)):
-            raise NoValueFound("propertyNames does not allow its name", property_path)
+            raise NoValueFound("propertyNames does not allow this name", property_path)
         return self.make_at_path(
             property_schema(name, fields), property_path, alternative.visited_refs
         )
@@ -312,7 +314,7 @@ class _ValueMaker:
             item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
             if not is_unique or not contains_json(items, item, self._budget):
                 return item
-        raise NoValueFound("no item is known that is like no other", path)
+        raise NoValueFound("no other unique item can be generated", path)
 
 
 def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) -> tuple[int, int]:
@@ -325,7 +327,7 @@ def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) 
     least = max(min_count, required_count)
     if max_count is not None and max_count < least:
         raise NoValueFound(
-            f"nothing has at least {least} and at most {max_count} {keyword_suffix.lower()}"
+            f"no value has at least {least} and at most {max_count} {keyword_suffix.lower()}"
         )
     if min_count > _MAX_VALUES:
         raise SchemaTooExpensive(_TOO_MANY_MESSAGE)

@@ -94,11 +94,11 @@ class RootSchema:
         """
         self.budget.spend(2 + len(ref) // 2)
         if ref in visited_refs:
-            raise NoValueFound(f"{_truncate(ref)} holds itself without an end")
+            raise NoValueFound(f"{_truncate(ref)} refers to itself without end")
         value = self.root
         if ref != "#" and not ref.startswith("#/"):
             raise NoValueFound(
-                f"{_truncate(ref)} refers to another schema: only its own parts are known"
+                f"{_truncate(ref)} refers to another document, which is not supported"
             )
         for segment in ref.split("/")[1:]:
             name = unquote(segment).replace("~1", "/").replace("~0", "~")
@@ -108,7 +108,7 @@ class RootSchema:
                 case list() if name.isdecimal() and int(name[:9]) < len(value):
                     value = value[int(name)]
                 case _:
-                    raise NoValueFound(f"{_truncate(ref)} refers to nothing")
+                    raise NoValueFound(f"{_truncate(ref)} does not exist")
         return value
 
     def alternatives(
@@ -152,7 +152,7 @@ class RootSchema:
         if schema is True:
             return True
         if depth > _MAX_DEPTH:
-            raise NoValueFound("its schemas are nested too deeply")
+            raise NoValueFound("the schemas are nested too deeply")
         self.budget.spend(2)
         fields = normalize_schema(schema, self.budget)
         subschemas = get_items(fields, "allOf")
@@ -284,7 +284,7 @@ def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
     if isinstance(schema, bool):
         return {} if schema else {"enum": []}
     if not isinstance(schema, dict):
-        raise NoValueFound(f"{_describe_value(schema)} is no schema")
+        raise NoValueFound(f"{_describe_value(schema)} is not a schema")
     budget.spend(len(schema))
     fields = {
         name: value
@@ -293,7 +293,7 @@ def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
     }
     for keyword in _UNSUPPORTED_KEYWORDS:
         if fields.get(keyword, False) is not False:
-            raise NoValueFound(f"what {keyword} asks for is not understood")
+            raise NoValueFound(f"the keyword {keyword} is not supported")
     if "type" in fields:
         fields["type"] = _normalize_types(fields, budget)
     for name in _COUNT_KEYWORDS:
@@ -308,7 +308,7 @@ def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
     for bound in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
         value = fields.get(bound)
         if isinstance(value, int | float) and not abs(value) <= _MAX_NUMBER:  # NaN is no bound
-            raise NoValueFound(f"a {bound} of that many digits is not understood")
+            raise NoValueFound(f"the value of {bound} has too many digits")
     if isinstance(fields.get("items"), list):
         fields["prefixItems"] = fields.pop("items")
         if "additionalItems" in fields:
@@ -327,7 +327,7 @@ def _normalize_types(fields: Fields, budget: SchemaBudget) -> Json:
         if name in TYPES:
             types[name] = None
         elif name != _UNSPECIFIED_TYPE:
-            raise NoValueFound(f"{_describe_value(value)} is no type: {', '.join(TYPES)} are")
+            raise NoValueFound(f"unknown type {_describe_value(value)}; known: {', '.join(TYPES)}")
     if types and fields.get("nullable") is True:
         types["null"] = None
     return list(types)
@@ -371,7 +371,7 @@ def _merge_values(keyword: str, first: Json, second: Json, budget: SchemaBudget)
             return {"allOf": [first, second]}
         case "pattern" | "format" | "multipleOf":
             if first != second:
-                raise NoValueFound(f"two of {keyword} at once are not understood")
+                raise NoValueFound(f"two values of {keyword} cannot be combined")
             return first
         case _:
             pass
@@ -392,7 +392,7 @@ def _common_types(first: list[Json], second: list[Json]) -> Json:
     types = [name for name in first if name in seconds]
     types += [name for name in second if name in firsts and name not in first]
     if not types:
-        raise NoValueFound(f"nothing is both {compact_json(first)} and {compact_json(second)}")
+        raise NoValueFound(f"no value is both {compact_json(first)} and {compact_json(second)}")
     return types
 
 

@@ -88,7 +88,7 @@ class SchemaBudget:
         """Deduct steps.  Raises `SchemaTooExpensive` if too few are left."""
         self.steps_left -= steps
         if self.steps_left < 0:
-            raise SchemaTooExpensive("it asks for too much work")
+            raise SchemaTooExpensive("the schema takes too long to evaluate")
 
     def spend_for_value(self, value: Json, depth: int = 0) -> None:
         """Deduct steps in proportion to the size of a value.
@@ -96,7 +96,7 @@ class SchemaBudget:
         Raises `SchemaTooExpensive` if too few are left, or if the value is nested too deeply.
         """
         if depth > _MAX_DEPTH:
-            raise SchemaTooExpensive("its values are nested too deeply")
+            raise SchemaTooExpensive("the values are nested too deeply")
         self.spend()
         match value:
             case str():
@@ -175,7 +175,9 @@ def make_matching_text(
                 text = padding + text
             if min_chars <= len(text) and (max_chars is None or len(text) <= max_chars):
                 return text
-    raise ValueError(f"no text of that length is known to match {printable_excerpt(pattern, 100)}")
+    raise ValueError(
+        f"no text of this length can be generated for {printable_excerpt(pattern, 100)}"
+    )
 
 
 def matches_anywhere(
@@ -268,7 +270,7 @@ class _RegexParser:
         self._budget = budget
         self._position = 0
         self._unsupported = ValueError(
-            f"what {printable_excerpt(pattern, 100)} asks for is not understood"
+            f"the pattern {printable_excerpt(pattern, 100)} is not supported"
         )
 
     def parse_alternatives(self) -> tuple[AnchoredAlternative, ...]:
@@ -385,7 +387,9 @@ def make_number(
             budget.spend(5)
             if is_valid_number(candidate, fields):
                 return candidate
-    raise ValueError(f"no {'whole number' if is_integer else 'number'} is known within its bounds")
+    raise ValueError(
+        f"no {'integer' if is_integer else 'number'} can be generated within the bounds"
+    )
 
 
 def is_valid_number(value: float, fields: Fields) -> bool:
@@ -452,7 +456,7 @@ def make_text(fields: Fields, seed: str, budget: SchemaBudget) -> str:
     min_chars = get_integer(fields, "minLength") or 0
     max_chars = get_integer(fields, "maxLength")
     if min_chars > _MAX_TEXT_CHARS:
-        raise ValueError(f"{min_chars} characters are too many")
+        raise ValueError(f"a text of {min_chars} characters is too long")
     if max_chars is not None and max_chars < min_chars:
         raise ValueError(f"no text has at least {min_chars} and at most {max_chars} characters")
     if pattern := get_string(fields, "pattern"):

@@ -110,11 +110,13 @@ class _TemplateFiller:
         except JsonPathTooManySteps as error:
             raise JsonPathTooManySteps(f"the template {_excerpt(template)} {error}") from None
         if not values:
-            self.warnings.append(f"the template {_excerpt(template)} finds nothing in the request")
+            self.warnings.append(
+                f"the template {_excerpt(template)} matches nothing in the request"
+            )
         if len(values) > _MAX_VALUES:
             self.warnings.append(
-                f"the template {_excerpt(template)} finds more than {_MAX_VALUES} values in the "
-                "request: the first are taken"
+                f"the template {_excerpt(template)} matches more than {_MAX_VALUES} values in the "
+                f"request; only the first {_MAX_VALUES} are used"
             )
         return values[:_MAX_VALUES]
 
@@ -126,19 +128,19 @@ def _compile(template: re.Match[str]) -> json_paths.StepCountingPath | None:
     """
     if not template["end"]:
         raise ValueError(
-            f"{_excerpt(template)} is not closed: a template, and each quoted name in it, has an "
-            "end; {{ '{{' }} stands for two braces"
+            f"{_excerpt(template)} is not closed; add the missing quote or }}}}, or write "
+            "{{ '{{' }} for two literal braces"
         )
     path = template["path"].strip()
     if path in _ESCAPED_BRACES:
         return None
-    reason = "one begins with $, as in $.messages[-1].content"
+    reason = "it must start with $, as in $.messages[-1].content"
     if path.startswith("$"):
         try:
             return json_paths.compile_path(path)
         except ValueError as error:
             reason = printable_excerpt(str(error), _MAX_SHOWN_CHARS)
-    raise ValueError(f"{_excerpt(template)} is no JSONPath: {reason}")
+    raise ValueError(f"{_excerpt(template)} is not a valid JSONPath: {reason}")
 
 
 def _excerpt(template: re.Match[str]) -> str:
