@@ -155,7 +155,7 @@ async def test_the_scenarios_folder_is_configurable(tmp_path: Path) -> None:
 
     assert (
         await run_command("scenario", "ls", folder=tmp_path)
-    ).stderr == f"llm-proxy: {missing}\n"
+    ).stderr == f"llm-proxy: error: {missing}\n"
     assert (
         await run_command("scenario", "ls", "--scenarios", "scripts", folder=tmp_path)
     ).exit_code == 0
@@ -170,7 +170,7 @@ async def test_an_unknown_subcommand_is_reported(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stderr) == (
         2,
-        "llm-proxy: there is no command 'lnt': did you mean lint?\n",
+        "llm-proxy: error: unknown command 'lnt': did you mean lint?\n",
     )
 
 

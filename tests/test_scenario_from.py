@@ -671,7 +671,7 @@ async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
     assert "mine  (it.yaml:3)  chosen: its match conditions hold" in tried.stdout
     assert "text: On its way." in tried.stdout
     assert second.exit_code == 2
-    assert second.last_error_line == "llm-proxy: it.yaml already exists; choose another file"
+    assert second.last_error_line == "llm-proxy: error: it.yaml already exists; choose another file"
 
 
 async def test_the_command_prints_the_scenario_and_notes_beside_it(tmp_path: Path) -> None:
@@ -690,7 +690,7 @@ async def test_the_command_refuses_an_unusable_id(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: --id: ' a' is not printable, or starts or ends with white space"
+        "llm-proxy: error: --id: ' a' is not printable, or starts or ends with white space"
     )
 
 
