@@ -118,7 +118,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     )
     provider_metadata: ProviderMetadata = {}
     finish_reason: Annotated[
-        str, field_metadata("The finish reason of any provider (default: derived from the parts).")
+        str, field_metadata("The finish reason, as any provider spells it (default: derived).")
     ] = ""
 
 
@@ -284,9 +284,7 @@ class ValueCondition(ScenarioStruct, frozen=True):
     """Conditions on a value in the request; all must hold."""
 
     equals: Annotated[Any, field_metadata("The expected value, any JSON.")] = UNSET
-    matches: Annotated[str, field_metadata("A regular expression that the value must contain.")] = (
-        ""
-    )
+    matches: Annotated[str, field_metadata("A regular expression that the value must match.")] = ""
     exists: Annotated[bool | UnsetType, field_metadata("Whether the value must exist.")] = UNSET
 
 
@@ -368,7 +366,10 @@ class Scenario(ScenarioStruct, frozen=True):
     system_prompt_must_include: Annotated[
         tuple[str, ...], field_metadata("Texts that the system prompt must contain.")
     ] = ()
-    match: Annotated[ScenarioMatch | None, field_metadata("Which other requests select it.")] = None
+    match: Annotated[
+        ScenarioMatch | None,
+        field_metadata("Conditions for requests that do not name the scenario."),
+    ] = None
     expect_signature: Annotated[
         bool | None,
         field_metadata("Whether earlier reasoning needs a signature (default: by dialect)."),
@@ -390,9 +391,9 @@ class ScenarioDocument(ScenarioStruct, frozen=True):
     """A file with several scenarios, or a mock."""
 
     scenarios: Annotated[tuple[Scenario, ...], field_metadata("The scenarios.")] = ()
-    mock: Annotated[MockSpec | None, field_metadata("The response when no scenario matches.")] = (
-        None
-    )
+    mock: Annotated[
+        MockSpec | None, field_metadata("The mock that responds when no scenario matches.")
+    ] = None
 
 
 def scenario_schema() -> dict[str, Any]:
