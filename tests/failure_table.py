@@ -1,6 +1,6 @@
 """What the official SDKs raise where a scenario fails, and how many requests they send: measured.
 
-PYTHONPATH=proxy:tests python tests/failure_table.py prints the table of the docs;
+PYTHONPATH=proxy:tests python tests/failure_table.py prints the table of tests/scenario_failures.md;
 it needs the judge google-genai (scripts/judges google-genai).
 
 The SDKs have their defaults but for two: they wait at most 10 ms before a retry, and 0.6 s for a
@@ -240,9 +240,9 @@ async def measure(columns: Sequence[str]) -> Table:
 
 
 def render_table(table: Table) -> str:
-    """The table as Markdown for the documentation; modes with equal cells share a row."""
+    """The table as Markdown; modes with equal cells share a row."""
     columns = next(iter(table.values()))
-    rows = [("failure", "asked for", *(f"`{column}`" for column in columns))]
+    rows = [("failure", "mode", *(f"`{column}`" for column in columns))]
     rows += [("---",) * len(rows[0])]
     for name in CASES:
         stream, whole = (table[name, mode] for mode in MODES)

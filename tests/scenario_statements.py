@@ -22,9 +22,8 @@ _INTRODUCTION: Final = """\
 
 Three documents specify scenarios, synthesised responses and mocks: 000 describes a scripted
 provider, 001 the test mode of a server, and 004 the options of a mock. This page lists each
-requirement with the tests that cover it. The reference pages for
-[scenarios](../docs/reference/scenarios.md) and [synthesis](../docs/reference/synthesis.md)
-describe their use.
+requirement with the tests that cover it. The [reference](../docs/reference/scenarios.md)
+describes their use.
 
 The marker `shows` of a test names the requirements that the test covers. To regenerate this page,
 run `python tests/scenario_statements.py`.

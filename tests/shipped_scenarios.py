@@ -1,6 +1,6 @@
 """Conversations with every shipped scenario, and the responses expected in each dialect.
 
-What SDKs raise when a scenario fails depends on the SDK; see `docs/reference/scenario-failures.md`.
+What SDKs raise when a scenario fails depends on the SDK; see `tests/scenario_failures.md`.
 """
 
 from __future__ import annotations

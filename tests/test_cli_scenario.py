@@ -54,7 +54,7 @@ async def test_ls_lists_each_scenario_in_a_row(tmp_path: Path) -> None:
         "refund        2  A refund in two turns.  scenarios/a.yaml:2",
         "empty         0  Nothing.                scenarios/a.yaml:7",
     ]
-    assert result.stderr == "llm-proxy: 2 scenarios, mock helper\n"
+    assert result.stderr == "llm-proxy: 2 scenarios, mock 'helper'\n"
 
 
 async def test_ls_reports_mistakes_and_lists_the_rest(tmp_path: Path) -> None:

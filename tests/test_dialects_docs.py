@@ -53,9 +53,7 @@ def test_every_provider_has_its_row(name: str) -> None:
 @each_row("dialect", dialects.chat_dialects().values())
 def test_the_scenarios_page_names_the_key_of_its_metadata(dialect: dialects.Dialect) -> None:
     sentence = (
-        (DOCS / "reference" / "scenarios.md")
-        .read_text()
-        .split("What stands in `provider_metadata`")[1]
+        (DOCS / "reference" / "scenarios.md").read_text().split("Values in `provider_metadata`")[1]
     )
 
-    assert f"`{dialect.metadata_names.read_keys[0]}`" in sentence.partition(" is told in ")[0]
+    assert f"`{dialect.metadata_names.read_keys[0]}`" in sentence.partition(" are sent only in ")[0]

@@ -10,7 +10,9 @@ import failure_table
 import judge_runner
 from failure_table import COLUMNS, GOOGLE, Table
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "scenario-failures.md").read_text()
+TESTS = Path(__file__).parent
+PAGE = (TESTS / "scenario_failures.md").read_text()
+REFERENCE = (TESTS.parent / "docs" / "reference" / "scenarios.md").read_text()
 COLUMNS_WITHOUT_GOOGLE = [column for column in COLUMNS if column != GOOGLE]
 
 
@@ -28,6 +30,28 @@ def test_the_page_ends_with_the_table_of_every_failure() -> None:
     assert PAGE.endswith(f"\n\n{failure_table.render_table(table)}")
     assert list(dict.fromkeys(name for name, _ in table)) == list(failure_table.CASES)
     assert {tuple(cells) for cells in table.values()} == {tuple(COLUMNS)}
+
+
+@pytest.mark.parametrize("mode", failure_table.MODES)
+def test_the_reference_summarises_the_table(mode: str) -> None:
+    """OpenAI's and Anthropic's SDKs send three requests, the others one."""
+    columns_by_heading = {
+        "`openai`, `anthropic`": ("openai-chat", "openai-responses", "anthropic"),
+        "`google-genai`": (GOOGLE,),
+        "`ollama`": ("ollama",),
+    }
+    table = failure_table.parse_table(PAGE)
+    summary = REFERENCE.split("The official Python SDKs raise these exceptions")[1].split("## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in summary.splitlines() if line[:2] == "| "]
+
+    assert rows[0] == ["failure", *columns_by_heading]
+    assert [row[0] for row in rows[1:]] == [
+        "`model_error`", "`rate_limit`", "`timeout`", "`network_error`",
+    ]  # fmt: skip
+    for name, *exceptions in rows[1:]:
+        for exception, columns in zip(exceptions, columns_by_heading.values(), strict=True):
+            count = 3 if len(columns) > 1 else 1
+            assert {table[name, mode][column] for column in columns} == {f"{exception} ({count})"}
 
 
 @pytest.mark.shows("000-55", "000-58", "000-59", "000-60", "000-61", "000-62", "000-63", "004-07")

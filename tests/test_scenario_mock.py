@@ -58,7 +58,7 @@ async def test_without_options_the_last_message_is_echoed_at_once_and_unchanged(
         response = await server.send(dialect, texts=messages, stream=stream)
 
     assert part_tuples(response) == [("text", " Grüße\n\n🌊  ")]
-    assert server.last_simulated.source == "mock mock"
+    assert server.last_simulated.source == "mock"
 
 
 @pytest.mark.shows("004-01")
@@ -104,7 +104,7 @@ async def test_a_mock_is_called_by_its_name(
     assert server.entries[0].origin == "mock helper"
     assert "POST /v1/chat/completions: mock helper" in caplog.messages
     assert "The mock 'helper' has 1 reply" in exhausted.json["error"]["message"]
-    assert scripted_mock().origin == "mock mock"
+    assert scripted_mock().origin == "mock"
 
 
 @pytest.mark.shows("004-03")

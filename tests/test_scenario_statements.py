@@ -88,7 +88,7 @@ def test_a_statement_without_equivalent_has_a_reason() -> None:
 
 @pytest.mark.shows("000-106")
 def test_each_trouble_has_its_advice() -> None:
-    advice = SCENARIOS.partition("## When it does not work")[2]
+    advice = SCENARIOS.partition("## Troubleshooting")[2]
 
     assert re.findall(r"(?m)^- \*\*(.+?)\*\*:", advice) == [
         "Scenario not found",

@@ -100,7 +100,7 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
         print_lines(StyledText(f"error: {mistake}", "bad") for mistake in loaded.mistakes)
         parts = [count_with_noun(len(loaded.scenarios), "scenario")]
         if loaded.mock is not None:
-            parts.append(f"mock {loaded.mock.name}")
+            parts.append(f"mock '{loaded.mock.name}'")
         if loaded.mistakes:
             parts.append(count_with_noun(len(loaded.mistakes), "error"))
         print_note(", ".join(parts))

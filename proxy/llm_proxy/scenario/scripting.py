@@ -81,6 +81,7 @@ from llm_proxy.turns import (
 
 _ORIGIN_NAME: Final = "test-llm"
 """The origin of error turns in the journal, and the prefix of that of scenarios."""
+_UNNAMED_MOCK: Final = MockSpec().name
 _TOLERANCE: Final = Decimal("0.000001")
 _INTERNAL_TOOL_PREFIX: Final = "agent__"
 """The prefix of an agent's internal tools, which no request offers."""
@@ -519,7 +520,7 @@ def mock_response(
     `ReportScriptExhausted` after the last of its `replies`.  `function_reply` is that of the
     operator's function (`respond`); None if there is none.
     """
-    origin = f"mock {mock.name}"
+    origin = "mock" if mock.name == _UNNAMED_MOCK else f"mock {mock.name}"
     if mock.replies is not UNSET:
         if number > len(mock.replies):
             replies = "1 reply" if len(mock.replies) == 1 else f"{len(mock.replies)} replies"
