@@ -206,7 +206,7 @@ async def test_a_response_that_continues_another_is_its_next_turn(
 
     assert [item.turn.text for item in responses] == ["One.", "Two.", "Three."]
     assert branch.turn.text == "Two."
-    assert "which is unknown in this session" in report_fields(elsewhere.turn)["report_content"]
+    assert "which is not stored in this session" in report_fields(elsewhere.turn)["report_content"]
 
 
 @pytest.mark.shows("000-29")
