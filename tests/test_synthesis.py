@@ -443,7 +443,7 @@ def _messages(entry: Any) -> str:
         (instruction_message(messages=[{"text_message": {"length": 0}}] * 1001), "length <= 1000"),
         (
             instruction_message(reasoning={"length": 150_000}, messages=[ONE_WORD] * 2),
-            "it requests 300002 words, the maximum is 200000",
+            "it requests 300002 words (maximum 200000)",
         ),
         (
             _messages({"tool_call": [{"name": "f", "args": {"a": None}}]}).replace(

@@ -187,7 +187,7 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     if not end:
         raise ValueError(f"{_INSTRUCTION_END} is missing")
     if len(block) > _MAX_BLOCK_CHARS:
-        raise ValueError(f"it has {len(block)} characters, the maximum is {_MAX_BLOCK_CHARS}")
+        raise ValueError(f"it has {len(block)} characters (maximum {_MAX_BLOCK_CHARS})")
     block_bytes = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(block_bytes, type=Instruction)
@@ -203,9 +203,9 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
             total_words += message.text_message.length + reasoning_words
         call_count += len(message.tool_call or ())
     if total_words > _MAX_WORDS:
-        raise ValueError(f"it requests {total_words} words, the maximum is {_MAX_WORDS}")
+        raise ValueError(f"it requests {total_words} words (maximum {_MAX_WORDS})")
     if call_count > _MAX_MESSAGES:
-        raise ValueError(f"it requests {call_count} calls, the maximum is {_MAX_MESSAGES}")
+        raise ValueError(f"it requests {call_count} calls (maximum {_MAX_MESSAGES})")
     return instruction, names
 
 
