@@ -513,7 +513,11 @@ class TestStartupWarnings:
 
     @each_row(
         ("name", "hint"),
-        [("openia", " (did you mean openai?)"), ("OpenAI", " (did you mean openai?)"), ("box", "")],
+        [
+            ("openia", "did you mean 'openai'?"),
+            ("OpenAI", "did you mean 'openai'?"),
+            ("box", "known: "),
+        ],
     )
     @each_row("mode", ["record", "auto"])
     async def test_an_upstream_of_a_provider_that_nobody_knows(
@@ -523,8 +527,8 @@ class TestStartupWarnings:
         result = await run_command(mode, "--upstream", pair, "--", "true", folder=tmp_path)
         assert result.exit_code == 0
         assert (
-            f"llm-proxy: warning: --upstream {pair}: unknown provider {name!r}; only requests to "
-            f"/~{name}/... use it{hint}\n"
+            f"llm-proxy: warning: --upstream {pair}: unknown provider {name!r}, so only requests "
+            f"to /~{name}/... use this address; {hint}"
         ) in result.stderr
 
     @each_row("name", ["openai", "mistral", "default"])
@@ -549,7 +553,7 @@ def _config(text: str, *texts: str, mode: str = "record") -> Mistake:
 
 
 MISTAKES = {
-    "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
+    "no such command": Mistake(("recrod",), ("'recrod'", "did you mean 'record'?")),
     "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "--help lists the commands")),
     "no such option": Mistake(
         ("replay", "--pase", "4x"), ("no option --pase", "did you mean --pace?")
@@ -609,7 +613,7 @@ MISTAKES = {
     ),
     "no such file": Mistake(("replay", "--config", "no.toml"), ("cannot read no.toml",)),
     "unknown setting": _config(
-        "cassetes = 'x'", "unknown setting 'cassetes'; did you mean cassettes?"
+        "cassetes = 'x'", "unknown setting 'cassetes'; did you mean 'cassettes'?"
     ),
     "nothing like a setting": _config("xyzzy = 1", "unknown setting 'xyzzy'; known: "),
     "broken TOML": _config("pace =\nstrict = true", "is not valid TOML", "line 1"),

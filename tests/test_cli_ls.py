@@ -95,7 +95,7 @@ async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     assert (cassette["status"], cassette["messages"], cassette["reads"]) == (200, 3, 3)
     assert (cassette["bytes"], cassette["duration_ms"]) == (131, 60.0)
     [refused] = document["unreadable"]
-    assert refused["why"] == "the file is truncated: the last line is incomplete"
+    assert refused["reason"] == "the file is truncated: the last line is incomplete"
 
 
 async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:

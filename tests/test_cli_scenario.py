@@ -170,7 +170,7 @@ async def test_an_unknown_subcommand_is_reported(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stderr) == (
         2,
-        "llm-proxy: error: unknown command 'lnt': did you mean lint?\n",
+        "llm-proxy: error: unknown command 'lnt'; did you mean 'lint'?\n",
     )
 
 

@@ -87,11 +87,11 @@ def usage_error(*arguments: str) -> str:
             "--port 1 ls",
             ("put --port after the command, as in llm-proxy record --port"),
         ),
-        ("recrod", "unknown command 'recrod': did you mean record?"),
-        ("new_episode", "unknown command 'new_episode': did you mean new_episodes?"),
+        ("recrod", "unknown command 'recrod'; did you mean 'record'?"),
+        ("new_episode", "unknown command 'new_episode'; did you mean 'new_episodes'?"),
         (
             "xyzzy",
-            "unknown command 'xyzzy': llm-proxy --help lists the commands",
+            "unknown command 'xyzzy'; llm-proxy --help lists the commands",
         ),
         ("show", "missing argument CASSETTE; see llm-proxy show --help"),
         (
@@ -147,7 +147,7 @@ def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
         ("idle-timeout = nan", "idle_timeout: 'nan' is not a number of seconds above 0"),
         ("upstream = 3", "upstream: '3': expected NAME=URL, such as openai=http://127.0.0.1:8000"),
         ('[upstream]\na = "b"', "upstream: a: 'b' is not an http:// or https:// URL"),
-        ("prot = 1", "unknown setting 'prot'; did you mean port?"),
+        ("prot = 1", "unknown setting 'prot'; did you mean 'port'?"),
     ],
     ids=["port", "pace", "choice", "flag", "seconds", "upstream", "URL", "name"],
 )

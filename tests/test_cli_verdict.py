@@ -268,7 +268,9 @@ async def test_a_report_is_one_json_document_when_asked(tmp_path: Path) -> None:
         2,
         {"200": 1, "429": 1},
     )
-    assert report["faults"] == [{"rule": "a rule, refused", "injected": 1, "skipped": 0, "why": []}]
+    assert report["faults"] == [
+        {"rule": "a rule, refused", "injected": 1, "skipped": 0, "reasons": []}
+    ]
 
 
 async def test_a_report_of_a_run_without_requests_is_short(tmp_path: Path) -> None:

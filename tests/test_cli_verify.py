@@ -186,7 +186,7 @@ async def test_json_lists_the_problems(tmp_path: Path) -> None:
             {
                 "file": NAME,
                 "line": 6,
-                "why": (
+                "reason": (
                     "the SHA-256 of the messages does not match the end line; was the file edited?"
                 ),
             }

@@ -443,7 +443,7 @@ async def test_each_fixture_that_cannot_be_converted_is_named(tmp_path: Path) ->
     assert report["sum"]["exchanges"] == {"imported": 0, "already_imported": 0, "refused": 0}
     [file] = report["files"]
     assert (file["format"], file["result"], file["scenarios"]) == ("aimock", "refused", None)
-    assert file["refused"] == [{"fixture": 1, "why": EMBEDDINGS}]
+    assert file["refused"] == [{"fixture": 1, "reason": EMBEDDINGS}]
 
 
 async def test_a_file_of_scenarios_that_is_there_is_never_changed(tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ def _summary(found: Iterable[FileReport]) -> Iterator[tuple[str, Any]]:
         "why not",
         dict(
             Counter(
-                [report.why for report in reports if report.why] + [item.reason for item in refused]
+                [report.reason for report in reports if report.reason]
+                + [item.reason for item in refused]
             )
         ),
     )

@@ -97,7 +97,7 @@ async def test_an_agent_repeats_its_task_on_another_day_in_another_folder(
         second_answers = await agent_tasks.run_library_agent(
             preset, replay_proxy.url, instructions(second, DAYS[1])
         )
-        renamed = [entry.renamed for entry in replay_proxy.journal.entries]
+        renamed = [entry.replaced_values for entry in replay_proxy.journal.entries]
 
     assert first_answers == [final_text(files[0])] * len(DIALECTS_BY_LIBRARY[preset])
     assert second_answers == [final_text(files[1])] * len(DIALECTS_BY_LIBRARY[preset])

@@ -81,7 +81,7 @@ async def test_a_client_receives_its_own_ids_and_folders_at_every_pace(
     (entry,) = json.loads(journal_page.body)["entries"]
     assert raw.status == 200
     assert response_text(raw) == "mine_1 wrote /opt/longer/a.txt"
-    assert entry["renamed"] == 2
+    assert entry["replaced_values"] == 2
 
 
 async def test_each_client_receives_its_own_values_from_the_same_recording(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_each_client_receives_its_own_values_from_the_same_recording(tmp_p
         "replay", tmp_path, match_rules=RULES, pace=TokenRatePace(100_000.0)
     ) as replaying:
         responses = [await send_request(replaying.url, chat_request(*client)) for client in clients]
-        renamed = [entry.renamed for entry in replaying.journal.entries]
+        renamed = [entry.replaced_values for entry in replaying.journal.entries]
 
     assert [response_text(item) for item in responses] == [
         f"{id_} wrote {at}/a.txt" for at, id_ in clients

@@ -15,7 +15,7 @@ def make_report(*entries: Entry, **fields: object) -> dict[str, Any]:
 
 
 def fault_figures(rule: str, injected: int, skipped: int, *why: str) -> dict[str, Any]:
-    return {"rule": rule, "injected": injected, "skipped": skipped, "why": list(why)}
+    return {"rule": rule, "injected": injected, "skipped": skipped, "reasons": list(why)}
 
 
 def test_a_run_is_counted_in_every_respect() -> None:

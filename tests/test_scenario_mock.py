@@ -202,7 +202,7 @@ async def test_one_call_too_many_is_an_error_before_any_stream(
     failure = responses[3].turn.failure
     assert failure is not None
     assert failure.message == reason
-    assert [item.why for item in server.journal.failed_sessions][1:] == [reason]
+    assert [item.reason for item in server.journal.failed_sessions][1:] == [reason]
 
 
 @pytest.mark.shows("004-08")

@@ -122,7 +122,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
     [record] = [item for item in caplog.records if item.message == reason]
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
-    assert [item.why for item in server.journal.failed_sessions] == [reason]
+    assert [item.reason for item in server.journal.failed_sessions] == [reason]
 
 
 @pytest.mark.shows("004-09")

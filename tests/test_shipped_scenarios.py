@@ -140,7 +140,7 @@ async def _run_shipped(dialect: str, folder: Path) -> ShippedRun:
     statuses: dict[str, list[int]] = {item.id: [] for item in conversations}
     for entry in server.journal.entries:
         statuses[entry.session].append(entry.status)
-    unsuccessful = {item.session: item.why for item in server.journal.failed_sessions}
+    unsuccessful = {item.session: item.reason for item in server.journal.failed_sessions}
     sessions = (conversation.id for conversation in conversations)
     return ShippedRun(dialect, dict(zip(sessions, turn_lists, strict=True)), statuses, unsuccessful)
 

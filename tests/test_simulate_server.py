@@ -89,8 +89,8 @@ async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
     assert before == {"unsuccessful": []}
     assert after == {
         "unsuccessful": [
-            {"session": "b", "why": "Scenario refund has no turn 2; its turns: 1."},
-            {"session": "a", "why": "The request has no user text that could name a scenario."},
+            {"session": "b", "reason": "Scenario refund has no turn 2; its turns: 1."},
+            {"session": "a", "reason": "The request has no user text that could name a scenario."},
         ]
     }
     assert simulator.journal.counts.unsuccessful == 2

@@ -100,7 +100,7 @@ class JournalEntry:
     """The faults that were injected or skipped."""
     similarity: BoundedMs | None = None
     """Similarity from 0 to 1 of the nearest cassette, if it was replayed; None otherwise."""
-    renamed: BoundedInt = 0
+    replaced_values: BoundedInt = 0
     """How many recorded values were replaced by this client's values."""
     continues: BoundedInt | None = None
     """The number of the entry whose response, spoiled by a fault, is in this request's history."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 from click.core import ParameterSource
 
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import UsageError, name_hint
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)")
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -102,11 +102,9 @@ class LazyCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command named by the first argument.  Raises `UsageError` where there is none."""
         if args[0] not in self._table and args[0] not in self._aliases and args[0][:1] != "-":
-            close_matches = difflib.get_close_matches(args[0], [*self._table, *self._aliases], 1)
-            hint = f"{ctx.command_path} --help lists the commands"
-            if close_matches:
-                hint = f"did you mean {close_matches[0]}?"
-            raise UsageError(f"unknown command {args[0]!r}: {hint}")
+            list_hint = f"{ctx.command_path} --help lists the commands"
+            hint = name_hint(args[0], [*self._table, *self._aliases], list_hint)
+            raise UsageError(f"unknown command {args[0]!r}; {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)
         return command.name if command is not None else name, command, remaining_args
 

@@ -187,7 +187,7 @@ def import_(
         )
     else:
         _print_report(library, documents, losses, is_dry_run=dry_run)
-    has_refusals = any(document["refused"] or document["why"] for document in documents)
+    has_refusals = any(document["refused"] or document["reason"] for document in documents)
     raise click.exceptions.Exit(1 if has_refusals else 0)
 
 
@@ -203,11 +203,11 @@ def _file_document(report: FileReport) -> _FileDocument:
         "imported": len(exchanges) + report.count_results(ConvertedFixture),
         "already_imported": report.count_results(AlreadyImportedItem),
         "refused": [
-            {unit: result.number, "why": result.reason}
+            {unit: result.number, "reason": result.reason}
             for result in report.results
             if isinstance(result, RefusedItem)
         ],
-        "why": report.why or None,
+        "reason": report.reason or None,
         "lost": {loss.name: count for loss, count in report.loss_counts.items()},
         "cassettes": [exchange.path for exchange in exchanges if exchange.path],
         "scenarios": report.scenario_path,
@@ -270,9 +270,9 @@ def _print_report(
             )
         )
         unit = _unit_of(document)
-        refusals += [f"{file}, {unit} {item[unit]}: {item['why']}" for item in refused]
-        if document["why"]:
-            refusals.append(f"{file}: {document['why']}")
+        refusals += [f"{file}, {unit} {item[unit]}: {item['reason']}" for item in refused]
+        if document["reason"]:
+            refusals.append(f"{file}: {document['reason']}")
     if documents:
         print_table(_COLUMNS, cells)
     else:

@@ -42,7 +42,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
 
 def cassette_error_document(error: CassetteError) -> dict[str, Any]:
     """A file that is not a valid cassette: its path, the line and the reason."""
-    return {"file": path_as_unicode_text(error.file), "line": error.line, "why": error.reason}
+    return {"file": path_as_unicode_text(error.file), "line": error.line, "reason": error.reason}
 
 
 def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _fault_figures(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
             "rule": rule,
             "injected": injected[rule],
             "skipped": len(reasons_by_rule[rule]),
-            "why": list(dict.fromkeys(reasons_by_rule[rule])),
+            "reasons": list(dict.fromkeys(reasons_by_rule[rule])),
         }
         for rule in sorted(rules, key=lambda rule: -injected[rule])
     ]
@@ -167,7 +167,7 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         count, skipped = fault["injected"], fault["skipped"]
         injected = f"injected {format_repeat_count(count)}" if count else "never injected"
         if skipped:
-            injected += f", skipped {format_repeat_count(skipped)}: {'; '.join(fault['why'])}"
+            injected += f", skipped {format_repeat_count(skipped)}: {'; '.join(fault['reasons'])}"
         yield "fault", f"{fault['rule']}: {injected}"
     names = {fault["rule"] for fault in figures["faults"]}
     for rule in figures["never_injected"]:

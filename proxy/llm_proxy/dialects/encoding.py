@@ -280,7 +280,7 @@ def normalized_object_json(arguments: str) -> str | None:
 def _parse_64_bit_integer(digits: str) -> int:
     number = int(digits)
     if not -(2**63) <= number < 2**64:
-        raise ValueError(f"{digits} is no number of 64 bits")
+        raise ValueError(f"{digits} does not fit into 64 bits")
     return number
 
 

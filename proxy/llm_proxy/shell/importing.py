@@ -80,7 +80,7 @@ class FileReport:
     scenario_path: Path | None = None
     """The scenario file that its fixtures were converted to, or would be; None if none."""
     results: tuple[ImportResult, ...] = ()
-    why: str = ""
+    reason: str = ""
     """Why the file could not be read, or not to its end; empty if it could."""
 
     @property
@@ -89,7 +89,7 @@ class FileReport:
         refused_count = self.count_results(RefusedItem)
         if refused_count == len(self.results):
             return "refused"
-        return "partly imported" if self.why or refused_count else "imported"
+        return "partly imported" if self.reason or refused_count else "imported"
 
     def count_results(self, result_type: type[ImportResult]) -> int:
         """The number of results of this type."""
@@ -140,15 +140,15 @@ class Importer:
                 data = opened_file.read(MAX_FILE_BYTES + 1)
             file = parse_file_content(data)
         except OSError as error:
-            return FileReport(path, session, why=f"cannot read the file: {error.strerror}")
+            return FileReport(path, session, reason=f"cannot read the file: {error.strerror}")
         except UnreadableFile as error:
-            return FileReport(path, session, why=str(error))
+            return FileReport(path, session, reason=str(error))
         if aimock.is_fixture_file(file):
             return self._import_fixtures(path, file)
         routing = replace(self.settings.routing_settings, default_session=session)
         settings = replace(self.settings, routing_settings=routing)
         results: list[ImportResult] = []
-        format_name = why = ""
+        format_name = reason = ""
         try:
             recording = importing.parse_recording(file)
             format_name = recording.format.name
@@ -156,10 +156,10 @@ class Importer:
                 self._import_item(item, settings, format_name) for item in recording.exchanges
             )
         except UnreadableFile as error:
-            why = str(error)
-        if not results and not why:
-            why = "the file has no exchanges"
-        return FileReport(path, session, format_name, results=tuple(results), why=why)
+            reason = str(error)
+        if not results and not reason:
+            reason = "the file has no exchanges"
+        return FileReport(path, session, format_name, results=tuple(results), reason=reason)
 
     def _import_fixtures(self, path: Path, file: ParsedFile) -> FileReport:
         """Convert the fixtures of a file and write the scenarios, unless it is a dry run.
@@ -181,9 +181,9 @@ class Importer:
                 with self.library.create_file(target) as scenario_file:
                     scenario_file.write(content)
         except OSError as error:
-            return replace(report, why=f"cannot write {target}: {error.strerror}")
+            return replace(report, reason=f"cannot write {target}: {error.strerror}")
         except UnreadableFile as error:
-            return replace(report, why=str(error))
+            return replace(report, reason=str(error))
         results = tuple(
             AlreadyImportedItem(result.number)
             if is_present and isinstance(result, ConvertedFixture)

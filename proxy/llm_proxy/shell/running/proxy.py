@@ -173,7 +173,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         elif simulate_mode is not None:
             active_mode = simulate_mode
         else:
-            raise AssertionError(f"{mode} lacks what it answers with")
+            raise AssertionError(f"{mode} has no source of responses")
 
         engine = FaultEngine(
             settings.faults,

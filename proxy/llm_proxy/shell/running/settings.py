@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 from llm_proxy import providers
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.matching import NO_RULES, RuleSet
@@ -210,13 +209,7 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
     for key, value in document.items():
         name = key.replace("-", "_")
         if name not in names:
-            close_matches = difflib.get_close_matches(name, names, 1)
-            hint = (
-                f"; did you mean {close_matches[0]}?"
-                if close_matches
-                else f"; known: {', '.join(names)}"
-            )
-            raise UsageError(f"{path}: unknown setting {key!r}{hint}")
+            raise UsageError(f"{path}: unknown setting {key!r}; {name_hint(name, names)}")
         settings[name] = (
             [f"{provider}={url}" for provider, url in value.items()]
             if isinstance(value, dict)
@@ -324,9 +317,8 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     known_names = [*(provider.name for provider in providers.PROVIDERS), providers.DEFAULT_PROVIDER]
     for name, url in settings.upstreams.items():
         if name not in known_names:
-            close_matches = difflib.get_close_matches(name.lower(), known_names, 1)
-            hint = f" (did you mean {close_matches[0]}?)" if close_matches else ""
+            hint = name_hint(name.lower(), known_names)
             yield (
-                f"--upstream {name}={url}: unknown provider {name!r}; only requests to "
-                f"/~{name}/... use it{hint}"
+                f"--upstream {name}={url}: unknown provider {name!r}, so only requests to "
+                f"/~{name}/... use this address; {hint}"
             )

@@ -41,7 +41,7 @@ class FailedSession:
     """A session that has failed, and why."""
 
     session: str
-    why: str
+    reason: str
 
 
 @dataclass(slots=True)

@@ -227,7 +227,7 @@ class ProxyServer:
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
         entry.similarity = mode_response.similarity
-        entry.renamed = mode_response.replaced_value_count
+        entry.replaced_values = mode_response.replaced_value_count
         counts = self._journal.counts
         if mode_response.is_simulated:
             counts.simulated += 1
