@@ -1,4 +1,4 @@
-"""The links of README.md, docs/ and the other pages lead to existing files and headings."""
+"""README.md, docs/ and the other pages: links lead somewhere, and table cells are short."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ PAGES: Final = sorted(
     for pattern in ("*.md", "docs/**/*.md", "cassettes/**/*.md")
     for path in ROOT.glob(pattern)
 )
+_FENCED_CODE: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _CODE: Final = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_MAX_CELL_WORDS: Final = 25
 _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -32,10 +34,17 @@ def broken_links(page: Path) -> list[str]:
     return broken
 
 
+def long_cells(text: str) -> list[str]:
+    """Return the table cells that have more than 25 words."""
+    rows = (line for line in _FENCED_CODE.sub("", text).splitlines() if line.startswith("|"))
+    cells = (cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row))
+    return [cell for cell in cells if len(cell.split()) > _MAX_CELL_WORDS]
+
+
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """Return the anchors of a page's headings, as code hosts make them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = _FENCED_CODE.sub("", page.read_text("utf-8"))
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -50,6 +59,15 @@ def anchors(page: Path) -> frozenset[str]:
 @each_row("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     assert broken_links(ROOT / page) == []
+
+
+@each_row("page", PAGES)
+def test_no_table_cell_is_longer_than_25_words(page: str) -> None:
+    assert long_cells((ROOT / page).read_text("utf-8")) == []
+
+
+def test_a_long_table_cell_is_found() -> None:
+    assert long_cells(f"| a \\| b | {'word ' * 26}|\n") == [f"{'word ' * 26}".strip()]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
