@@ -3,7 +3,7 @@
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
 
-Message, rate limit headers and retry delay have the provider's format.
+Message, rate limit headers and retry delay (by default, one second) have the provider's format.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 head  event 1  ............................  event 2  …
 ├─────┼────────┤          silence            ├────────┼──
+
+Without `for=`, the proxy closes the connection after `--silence`.
 """
 
 from __future__ import annotations
