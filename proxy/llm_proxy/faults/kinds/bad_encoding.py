@@ -3,7 +3,7 @@
     content-encoding: gzip  event 1  event 2  …
     ├───────────────────────┼────────┼────────┼──
 
-If the body is really compressed with gzip, the head declares `deflate`.
+If the body is already compressed with gzip, the head declares `deflate`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""`bad-tool-call`: the model calls a tool in a way that cannot be executed.
+r"""`bad-tool-call`: the response contains a tool call that cannot be executed.
 
     how=json      {"name":"get_weather","arguments":"{\"city\""}
     how=name      {"name":"get_weather_v2","arguments":"{\"city\":\"Rome\"}"}
     how=missing   {"name":"get_weather","arguments":"{}"}
 
-Only the first tool call of the response changes.  If the response has no tool call, a call of the
-request's first tool replaces its text.  The request must offer tools.  `how=json` is not applicable
-to Gemini, Ollama, and whole messages of Anthropic and Bedrock.
+Only the first tool call of the response changes.  If the response has no tool call, its text is
+replaced with a call of the first offered tool.  The request must offer tools.  `how=json` does not
+apply to Gemini and Ollama, nor to Anthropic and Bedrock without streaming.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-r"""`bad-utf8`: a text contains a byte that is invalid in UTF-8.
+r"""`bad-utf8`: the text contains a byte that is invalid in UTF-8.
 
     {"content":"Hello"}     becomes     {"content":"Hello\xff"}
 
-The byte is inserted into the model's output, or else into the last string of the event.
+The byte is inserted into the model's output, if any, or else into the event's last string.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-Each piece takes 20 ms, so pieces split events and characters.
+The proxy sends one piece every 20 ms, which may end within an event or a character.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-The rest of the body is sent when its last byte is due, as a buffering gateway does.
+Without `events=`, the proxy holds the rest of the body until its last byte is due, like a
+buffering gateway.
 """
 
 from __future__ import annotations

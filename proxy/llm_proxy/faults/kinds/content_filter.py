@@ -3,8 +3,9 @@
     event 1  event 2  finish: content_filter  [DONE]
     ├────────┼────────┼───────────────────────┼─────┤
 
-The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`.  A whole
-body keeps the first half of its text.  Ollama has no such finish reason.
+The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`.  Without
+streaming, the response keeps the first half of its text.  Ollama has no finish reason for a
+content filter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from llm_proxy.turns import FinishReason
 KIND = FaultKind(
     "content-filter",
     FaultEffect.ALTERED,
-    "an end by the content filter",
+    "a response ended by the content filter",
     lambda: truncation_mechanism(FinishReason.CONTENT_FILTER),
     allowed_locations=MESSAGE_LOCATIONS,
     example="content-filter,after=4",

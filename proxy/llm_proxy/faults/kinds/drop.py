@@ -21,7 +21,7 @@ KIND = FaultKind(
     FaultEffect.ALTERED,
     "missing events",
     lambda count: edit_messages(lambda _: (), count),
-    {"count": FaultArgument(unit_parsers.parse_positive_count, "how many events", "1")},
+    {"count": FaultArgument(unit_parsers.parse_positive_count, "number of events", "1")},
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,
     example="drop,after=2",

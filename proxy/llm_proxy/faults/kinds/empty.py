@@ -3,7 +3,7 @@
     head  0␍␊␍␊
     ├─────┤
 
-The response must have a 2xx status.
+The fault applies only to 2xx responses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _end_body(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "empty",
     FaultEffect.TRUNCATED,
-    "a success without a body",
+    "a 2xx response without a body",
     lambda: OneShot(
         _end_body, changes_length=True, only_truncates=True, default_location=AfterBytes(0)
     ),

@@ -1,4 +1,4 @@
-"""`hang-body`: the head is sent, and nothing after it.
+"""`hang-body`: the response head is sent, but no body.
 
 head  .....................................  FIN
 ├─────┤              silence              ├──┤
@@ -19,7 +19,7 @@ from llm_proxy.faults.kind import (
 KIND = FaultKind(
     "hang-body",
     FaultEffect.UNANSWERED,
-    "a head, then silence",
+    "a response head, then silence",
     lambda for_=None: OneShot(
         lambda position: InjectedActions(
             position.context.silence_until_close(position.at_ms, for_), ends_response=True

@@ -1,9 +1,9 @@
-"""`overloaded`: the provider's error for overload replaces the response.
+"""`overloaded`: the provider's overload error replaces the response.
 
     HTTP/1.1 529 …  {"type": "error", "error": {"type": "overloaded_error", …}}
     ├─────────────────────────────────────────────────────────────────────────┤
 
-Anthropic's status is 529; other providers send 503.
+Anthropic sends HTTP 529; other providers send HTTP 503.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llm_proxy.faults.kind import FaultArgument, FaultEffect, FaultKind, Replace
 KIND = FaultKind(
     "overloaded",
     FaultEffect.REFUSED,
-    "the provider's 529 or 503",
+    "the provider's overload error (529 or 503)",
     lambda **retry_values: ReplaceResponse(
         lambda context: http_error_response(
             context, context.decoded_request.dialect.overloaded_status, **retry_values

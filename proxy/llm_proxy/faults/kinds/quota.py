@@ -4,12 +4,12 @@
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
-A session's first request starts a window; the first request after its end starts the next.
+The first request of a session starts a window.  The first request after a window starts the next.
 Responses within the quota contain the provider's rate limit headers.  Requests beyond the quota
-receive the provider's 429, and do not count.
+receive HTTP 429, and are not counted.
 
-Tokens are those that a response reports, and one for four characters of the request.  Each session
-has its own quota.
+Request tokens are estimated: one for four characters.  Response tokens are taken from the
+response.  Each session has its own quota.
 """
 
 from __future__ import annotations

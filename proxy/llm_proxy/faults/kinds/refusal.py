@@ -1,4 +1,4 @@
-"""`refusal`: the model refuses.
+"""`refusal`: the model refuses the request.
 
     {"delta":{"refusal":"I'm sorry, …"}}   finish   [DONE]
     ├──────────────────────────────────────┼────────┼─────┤
@@ -62,7 +62,7 @@ def _refusal(message: str) -> Mechanism:
 KIND = FaultKind(
     "refusal",
     FaultEffect.ALTERED,
-    "a refusal of the model",
+    "a refusal by the model",
     _refusal,
     {
         "message": FaultArgument(

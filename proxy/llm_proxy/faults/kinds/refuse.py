@@ -1,10 +1,10 @@
-"""`refuse`: connections are refused for a while.
+"""`refuse`: the proxy refuses connections for some time.
 
     SYN  RST
     ├────X      connection refused
 
-The proxy closes its listening socket for all clients, and resets requests on open connections.  The
-journal does not contain refused connections.
+The proxy closes its listening socket for all clients, and resets requests on open connections.
+The journal does not contain refused connections.
 """
 
 from __future__ import annotations

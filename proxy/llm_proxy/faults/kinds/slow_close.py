@@ -1,10 +1,10 @@
-"""`slow-close`: everything is sent, but the body ends late.
+"""`slow-close`: the whole body is sent, but its end is delayed.
 
     head  event 1  event 2  [DONE]  ............  0␍␊␍␊
     ├─────┼────────┼────────┼───────┤    by=   ├──┤
 
-A client that stops reading at the provider's terminator does not wait.  The body must not have a
-declared length.
+Clients that stop reading at the provider's terminator do not notice the delay.  The fault does not
+apply to bodies with a `Content-Length`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
     ├─────┼────────┼────────────────────────────────────┤
 
-HTTP stays valid.  Only the provider's terminator is missing, such as `[DONE]` or `message_stop`.
+The HTTP response is valid, but the provider's terminator (such as `[DONE]` or `message_stop`) is
+missing.
 """
 
 from __future__ import annotations

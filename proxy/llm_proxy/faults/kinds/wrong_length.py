@@ -43,7 +43,7 @@ KIND = FaultKind(
     FaultEffect.CUT,
     "fewer bytes than declared",
     _wrong_length,
-    {"by": FaultArgument(unit_parsers.parse_size_bytes, "how many bytes are missing", "100")},
+    {"by": FaultArgument(unit_parsers.parse_size_bytes, "number of missing bytes", "100")},
     allowed_framings=frozenset(("length",)),
     example="wrong-length",
 )
