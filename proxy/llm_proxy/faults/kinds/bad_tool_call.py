@@ -6,7 +6,7 @@ r"""`bad-tool-call`: the response contains a tool call that cannot be executed.
 
 Only the first tool call of the response changes.  If the response has no tool call, its text is
 replaced with a call of the first offered tool.  The request must offer tools.  `how=json` does not
-apply to Gemini and Ollama, nor to Anthropic and Bedrock without streaming.
+apply to Gemini, Ollama, or non-streaming Anthropic and Bedrock.
 """
 
 from __future__ import annotations

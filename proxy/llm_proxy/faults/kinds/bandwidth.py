@@ -4,7 +4,7 @@
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-The proxy sends one piece every 20 ms, which may end within an event or a character.
+A piece is sent every 20 ms, and can split events and characters.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-Without `events=`, the proxy holds the rest of the body until its last byte is due, like a
+Without `events=`, the rest of the body is sent when its last byte is due, as by a
 buffering gateway.
 """
 

@@ -3,9 +3,9 @@
     event 1  event 2  finish: content_filter  [DONE]
     ├────────┼────────┼───────────────────────┼─────┤
 
-The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`.  Without
-streaming, the response keeps the first half of its text.  Ollama has no finish reason for a
-content filter.
+The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`.  A
+non-streaming response keeps the first half of its text.  Ollama has no finish reason for a content
+filter.
 """
 
 from __future__ import annotations

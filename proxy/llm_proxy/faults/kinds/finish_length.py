@@ -3,8 +3,8 @@
     event 1  event 2  finish: length  [DONE]
     ├────────┼────────┼───────────────┼─────┤
 
-The stream ends with the provider's finish reason, such as `length` or `max_tokens`.  Without
-streaming, the response keeps the first half of its text.
+The stream ends with the provider's finish reason, such as `length` or `max_tokens`.  A
+non-streaming response keeps the first half of its text.
 """
 
 from __future__ import annotations

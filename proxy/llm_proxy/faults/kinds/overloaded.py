@@ -15,7 +15,7 @@ from llm_proxy.faults.kind import FaultArgument, FaultEffect, FaultKind, Replace
 KIND = FaultKind(
     "overloaded",
     FaultEffect.REFUSED,
-    "the provider's overload error (529 or 503)",
+    "the provider's overload error",
     lambda **retry_values: ReplaceResponse(
         lambda context: http_error_response(
             context, context.decoded_request.dialect.overloaded_status, **retry_values

@@ -8,8 +8,8 @@ The first request of a session starts a window.  The first request after a windo
 Responses within the quota contain the provider's rate limit headers.  Requests beyond the quota
 receive HTTP 429, and are not counted.
 
-Request tokens are estimated: one for four characters.  Response tokens are taken from the
-response.  Each session has its own quota.
+Request tokens are estimated: one for four characters.  Response tokens are those that the response
+reports.  Each session has its own quota.
 """
 
 from __future__ import annotations

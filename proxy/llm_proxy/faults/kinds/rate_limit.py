@@ -1,4 +1,4 @@
-"""`rate-limit`: the provider's HTTP 429 error replaces the response.
+"""`rate-limit`: the provider's HTTP 429 replaces the response.
 
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
@@ -46,7 +46,7 @@ def _rate_limit(retry_after: float | None = None, **retry_values: Any) -> Mechan
 KIND = FaultKind(
     "rate-limit",
     FaultEffect.REFUSED,
-    "the provider's rate limit error (429)",
+    "the provider's rate limit error",
     _rate_limit,
     RETRY_ARGUMENTS,
     example="rate-limit,retry-after=50ms",

@@ -3,8 +3,8 @@
     head  event 1  event 2  [DONE]  ............  0␍␊␍␊
     ├─────┼────────┼────────┼───────┤    by=   ├──┤
 
-Clients that stop reading at the provider's terminator do not notice the delay.  The fault does not
-apply to bodies with a `Content-Length`.
+Clients that stop reading at the provider's terminator are not delayed.  Bodies with a
+`Content-Length` are not supported.
 """
 
 from __future__ import annotations

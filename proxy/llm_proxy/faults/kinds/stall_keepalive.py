@@ -4,8 +4,8 @@
     ├─────┼────────┤      ├───────────┼───────────┤           ├────────┼──
 
 Keep-alive events reset a read timeout, so only a deadline for the whole response ends the request.
-The fault does not apply to Gemini, Bedrock and NDJSON, which have no keep-alive events.  Without
-`for=`, the proxy closes the connection after `--silence`.
+Gemini, Bedrock and NDJSON have no keep-alive events.  Without `for=`, the proxy closes the
+connection after `--silence`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
     ├─────┼────────┼────────────────────────────────────┤
 
-The HTTP response is valid, but the provider's terminator (such as `[DONE]` or `message_stop`) is
-missing.
+The HTTP response is valid, but lacks the provider's terminator, such as `[DONE]` or
+`message_stop`.
 """
 
 from __future__ import annotations
