@@ -29,7 +29,14 @@ def find_command(name: str) -> click.Command:
 
 def help_text(name: str) -> str:
     """What `llm-proxy NAME --help` prints on a terminal of 80 columns."""
-    context = click.Context(find_command(name), info_name=f"llm-proxy {name}", terminal_width=78)
+    command = find_command(name)
+    command._help_option = None  # else click keeps the one of an earlier context
+    context = click.Context(
+        command,
+        info_name=f"llm-proxy {name}",
+        terminal_width=78,
+        help_option_names=cli.context_settings["help_option_names"],
+    )
     return context.get_help()
 
 

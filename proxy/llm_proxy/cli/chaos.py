@@ -90,8 +90,9 @@ def chaos(
 ) -> None:  # fmt: skip
     r"""Run a command once for each fault, and report how it handled each one.
 
-    The command first runs without faults, and must pass. Then it runs once for each fault, with
-    the same cassettes. Select faults with --fault or --faults; the default is all kinds of faults.
+    The command first runs without faults, and must pass. Then the command runs once for each fault,
+    with the same cassettes. Select faults with --fault or --faults; the default is all kinds of
+    faults.
 
     \b
     Examples:

@@ -16,6 +16,8 @@ from llm_proxy.errors import UsageError, name_hint
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)")
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
+_MAX_TERM_CHARS: Final = 30
+"""The widest first column of a list; click moves the text after a longer term to the next line."""
 
 
 class CommandEntry(NamedTuple):
@@ -44,7 +46,8 @@ class GroupedCommand(click.Command):
         if help_option is not None and (row := help_option.get_help_record(ctx)) is not None:
             options.append(row)
         rows_by_group["Options"] = options
-        width = max(len(term) for rows in rows_by_group.values() for term, _ in rows)
+        widest = max(len(term) for rows in rows_by_group.values() for term, _ in rows)
+        width = min(widest, _MAX_TERM_CHARS)
         formatter.write_paragraph()
         for group, rows in rows_by_group.items():  # without empty lines: there are many groups
             formatter.write_heading(group)

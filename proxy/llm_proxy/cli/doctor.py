@@ -111,9 +111,9 @@ _LISTEN_STATE: Final = "0A"
 def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: bool) -> None:
     r"""Check this machine and the library for problems.
 
-    Checks versions, the HTTP parser, the event loop, the decoders, the port, the proxies and
-    base URLs in the environment, the library, and interrupted recordings. Each line is ok, a
-    warning or a problem; the exit code is 1 if there is a problem. Nothing is changed.
+    The checks cover versions, the HTTP parser, the event loop, the decoders, the port, the proxies
+    and base URLs in the environment, the library, and interrupted recordings. Each line is ok, a
+    warning or a problem; the exit code is 1 if there is a problem. The command changes nothing.
 
     \b
     Examples:

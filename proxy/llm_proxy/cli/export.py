@@ -93,7 +93,7 @@ _tools_option = grouped_option("Export for other tools")
 @_tools_option("--upstream", multiple=True, metavar="NAME=URL",
                help="Base URL of a provider. Repeatable.")  # fmt: skip
 @_tools_option("--through", default="", metavar="URL",
-               help="Write URLs of the proxy at URL.")  # fmt: skip
+               help="Address the requests to the proxy at URL.")  # fmt: skip
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write to a new FILE.  [default: stdout]")  # fmt: skip
 def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
@@ -101,7 +101,7 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
 
     --as writes the text, tool calls, finish reason and usage of a response as another provider
     would send them. The result is not a byte-exact replay: ids are generated, and stderr lists
-    what the dialect cannot represent.
+    the parts that the dialect does not support.
 
     --format writes har (HTTP Archive 1.2, with times), vcr (a VCR.py cassette), sse (the recorded
     event stream) or curl (a command that sends the request, with the API key from the

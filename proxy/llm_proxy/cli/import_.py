@@ -134,15 +134,15 @@ def import_(
     r"""Convert recordings of other tools to cassettes, and aimock fixtures to scenarios.
 
     Formats: VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and the
-    Datadog test agent. The format of a file is detected by its content. Requests are redacted and
-    keyed as in record mode. Existing cassettes are never changed, and an exchange that was imported
-    before is skipped.
+    Datadog test agent. The format of a file is detected by its content. Redaction and keys
+    are the same as in record mode. Existing cassettes are never changed, and an exchange that was
+    imported before is skipped.
 
     Each file of aimock fixtures becomes a scenario file for simulate. An existing file is never
     changed.
 
-    The exit code is 1 if a file, an exchange or a fixture cannot be imported. The output names
-    each of them with the reason, and lists what could not be preserved, such as times.
+    The exit code is 1 if a file, an exchange or a fixture cannot be imported. The output lists
+    each failure with its reason, and the data that could not be preserved, such as times.
 
     \b
     Examples:

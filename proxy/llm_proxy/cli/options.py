@@ -222,7 +222,7 @@ spool_option = SettingOption(
 )  # fmt: skip
 scenarios_option = SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
-    help="Scenario file, or folder of them (default: scenarios).",
+    help="Scenario file or folder (default: scenarios).",
 )  # fmt: skip
 _normalise_option = SettingOption(
     "--normalise", "Matching", _ALL, multiple=True, metavar="RULE",
@@ -324,14 +324,14 @@ SERVER_OPTIONS: Final = (
     *_REDACTION_OPTIONS,
 
     SettingOption("--scenarios", "Scenarios", _SIMULATING, type=PATH_TYPE,
-           help="Scenario file, or folder of them."),
+           help="Scenario file or folder."),
     SettingOption("--mock", "Scenarios", _SIMULATING, metavar="OPTIONS",
            help="Mock as YAML or JSON, such as '{reply: Hello}'."),
     SettingOption("--respond", "Scenarios", _SIMULATING, metavar="MODULE:NAME",
            help="Python function that returns mock replies."),
     SettingOption("--on-unknown", "Scenarios", _SIMULATING, metavar="HOW", default="error",
            type=ChoiceType(["error", "synthesis"]),
-           help="No scenario matches: error (default), synthesis."),
+           help="If no scenario matches: error (default) or synthesis."),
 
     SettingOption("--pace", "Timing and chance", _SIMULATING, default="recorded",
            type=ParsedType("pace", parse_pace), show_default=True,

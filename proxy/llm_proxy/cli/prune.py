@@ -47,16 +47,17 @@ _filter_option = grouped_option("Filters")
 @_filter_option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
 @_filter_option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
-              help="Only cassettes that this journal does not name. Repeatable.")  # fmt: skip
+              help="Only cassettes that this journal does not list. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 @json_option
 def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> None:
     r"""Delete cassettes that are no longer needed.
 
-    Deletes the cassettes that match all given filters. Takes of one request and session are
-    deleted together or not at all, so that no take is replayed in place of an earlier one.
-    Without --yes, you are asked to confirm; without a terminal, nothing is deleted.
+    The command deletes the cassettes that match all given filters. Takes of one request and
+    session are deleted together or not at all, so that no take is replayed in place of an earlier
+    take. Without --yes, the command asks for confirmation, or deletes nothing if there is no
+    terminal.
 
     \b
     Examples:

@@ -42,8 +42,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
 
     The name of a cassette starts with the key of its request. The key depends on the --normalise
     rules that were set during the recording. Cassettes that were recorded under other rules still
-    match, but llm-proxy has to read each of them first. This command gives every cassette its
-    current key and name, and changes nothing else. If it is interrupted, no cassette is lost; run
+    match, but llm-proxy has to read each file first. This command gives every cassette its current
+    key and name, and changes nothing else. If the command is interrupted, no cassette is lost; run
     it again.
 
     \b
@@ -53,7 +53,7 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
       llm-proxy rekey --cassettes tests/cassettes --normalise claude-code
 
     If different requests have the same key under the new rules, they become takes of one key.
-    The output lists their files and the rule. The exit code is 1 if a file cannot be read.
+    The output lists the files and the rule. The exit code is 1 if a file cannot be read.
     """
     library = Library(cassettes)
     library.refresh()

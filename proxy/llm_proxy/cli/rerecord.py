@@ -57,7 +57,7 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
 
     A CASSETTE is a file, or the beginning of a file name or key in the library; filters narrow
     the selection. All takes of a request and session are replaced together, or not at all: if one
-    new response is incomplete or a new error, the old takes stay. API keys come from the
+    new response is incomplete or is a new error, the old takes stay. API keys come from the
     environment (OPENAI_API_KEY, ...).
 
     Requests are sent as stored: later requests of a conversation contain the recorded responses.

@@ -59,10 +59,11 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
     r"""Show which scenario responds to a request, why, and its response.
 
     FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
-    If no scenario matches, the mock of the files responds. The command shows the first attempt of
+    If no scenario matches, the mock in the files responds. The command shows the first attempt of
     a turn and the first reply of a mock.
 
-    The exit code is 1 if neither responds, or if the request fails a check of its scenario.
+    The exit code is 1 if no scenario or mock responds, or if the request fails a check of its
+    scenario.
 
     \b
     Examples:

@@ -46,8 +46,8 @@ def scrub(
 ) -> None:
     r"""Replace secrets in existing cassettes.
 
-    PATHS are files and folders. Without PATHS, scrub the library. Without --write, only list the
-    changes.
+    PATHS are files and folders. Without PATHS, the library is scrubbed. Without --write, the
+    command only lists the changes.
 
     Placeholders replace the secrets, and headers that llm-proxy does not store are removed. The
     key is computed again, so that the cassette still matches its request.

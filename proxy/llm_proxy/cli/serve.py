@@ -33,8 +33,9 @@ def record(command: tuple[str, ...], **values: Any) -> None:
     r"""Forward requests to the provider and record every response.
 
     With COMMAND, the proxy listens on a free port, sets the base-URL variables of all providers,
-    runs COMMAND and returns its exit code. Without, it serves until Ctrl-C. API keys are
-    forwarded and never stored. A new recording replaces older ones of the same request.
+    runs COMMAND and returns its exit code. Without COMMAND, the proxy serves until
+    Ctrl-C. API keys are forwarded and never stored. A new recording replaces older recordings of
+    the same request.
 
     \b
     Examples:
@@ -65,8 +66,9 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay recorded requests and record the others.
 
-    The nth identical request of a session gets take n if it existed at the start. Otherwise it
-    goes to the provider and is recorded as take n. If CI is set, auto behaves as replay.
+    The nth identical request of a session gets take n if take n existed at the start. Otherwise
+    the request goes to the provider and is recorded as take n. If CI is set, auto behaves like
+    replay.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ level_option = click.option(
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
-    help="Lowest level that fails.",
+    help="Lowest level that sets exit code 1.",
 )
 
 
@@ -53,7 +53,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     response. The rules are in docs/reference/verdict.md.
 
     SOURCE is a file that --journal wrote, or the URL of a running proxy. The default is the proxy
-    at LLM_PROXY_URL, or else the one on port 4777.
+    at LLM_PROXY_URL, or else the proxy on port 4777.
 
     \b
     Examples:

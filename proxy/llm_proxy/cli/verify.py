@@ -37,10 +37,10 @@ from llm_proxy.shell.library.library import (
 def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_json: bool) -> None:
     r"""Check that cassettes are intact and consistent.
 
-    Checks the JSON and the schema of each line, the size and the SHA-256 of the body, and the
-    order and the times of the reads. Also checks that the dialect is known, and that the key
-    matches the stored request, the file name and the folder. PATHS are files and folders;
-    without PATHS, the whole library is checked.
+    The command checks the JSON and the schema of each line, the size and the SHA-256 of the body,
+    and the order and the times of the reads. The dialect must be known, and the key must match
+    the stored request, the file name and the folder. PATHS are files and folders; without PATHS,
+    the whole library is checked.
 
     \b
     Examples:
