@@ -110,7 +110,7 @@ def run_git(folder: Path, *arguments: str) -> str:
 @pytest.mark.skipif(not GIT, reason="there is no git here")
 def test_git_compares_two_takes_by_what_they_say(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "cassette-format.md").read_text("utf-8")
-    attributes, config = page.split("## In review", 1)[1].split("```")[1].strip().splitlines()
+    attributes, config = page.split("## Review in git", 1)[1].split("```")[1].strip().splitlines()
     show = config.split(None, 3)[3].strip("'").removeprefix("llm-proxy ")
     subprocess.run(["/bin/sh", "-c", attributes], cwd=tmp_path, check=True)
     run_git(tmp_path, "init", "--quiet")
