@@ -160,12 +160,11 @@ class TestChildProcess:
         may_go_live = arguments[0] == "auto" and "fail" not in arguments
         has_upstream = "--upstream" in arguments
         reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY"]
-        assert ("warning: the command sent no request" in result.stderr) is may_go_live
-        assert [
-            line.removeprefix("llm-proxy: warning: ").partition(" ")[0]
-            for line in result.stderr.splitlines()
-            if "is not set" in line
-        ] == (reported if may_go_live and not has_upstream else [])
+        warning = "llm-proxy: warning: the command sent no request to llm-proxy"
+        keys = f"; API keys that are not set: {', '.join(reported)}" if reported else ""
+        assert [line for line in result.stderr.splitlines() if "no request" in line] == (
+            [warning + ("" if has_upstream else keys)] if may_go_live else []
+        )
 
     @each_row(
         ("key", "expected"),
@@ -388,6 +387,8 @@ class TestRecordAndReplay:
         assert result.exit_code == expected
         assert "no cassette matches POST /v1/chat/completions (m)" in result.stderr
         assert "llm-proxy: miss: 1 request without a matching cassette\n" in result.stderr
+
+        assert ("llm-proxy: error: 1 request failed (--strict)\n" in result.stderr) is strict
 
     async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
@@ -612,6 +613,7 @@ MISTAKES = {
         ("replay",), ("LLM_PROXY_PORT: 'x' is not an integer",), env={"LLM_PROXY_PORT": "x"}
     ),
     "no such file": Mistake(("replay", "--config", "no.toml"), ("cannot read no.toml",)),
+    "table header": _config("[tool.llm-proxy]\npace = '4x'", "remove the table header"),
     "unknown setting": _config(
         "cassetes = 'x'", "unknown setting 'cassetes'; did you mean 'cassettes'?"
     ),

@@ -81,7 +81,7 @@ async def test_takes_go_together_or_not_at_all(tmp_path: Path) -> None:
     result = await run_command("prune", "--older-than", "30d", "--yes", folder=tmp_path)
 
     assert cassette_paths(tmp_path) == [one, other]
-    assert "would delete 0 cassettes in ./cassettes; " in result.last_error_line
+    assert "deleted 0 cassettes in ./cassettes; " in result.last_error_line
     assert "kept 1 cassette (not all takes of the request match)" in result.last_error_line
 
 

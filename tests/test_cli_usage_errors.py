@@ -79,6 +79,13 @@ def usage_error(*arguments: str) -> str:
             ),
         ),
         (
+            "simulate --cassettes c",
+            (
+                "llm-proxy simulate has no option --cassettes; --cassettes is an option of record, "
+                "replay, auto, ls, show, diff and 14 more"
+            ),
+        ),
+        (
             "replay --on-miss record",
             ("--on-miss record: llm-proxy replay never connects to a provider; use llm-proxy auto"),
         ),

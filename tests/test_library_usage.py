@@ -49,7 +49,8 @@ async def test_a_cassette_that_was_not_played_fails_the_run_where_that_is_asked(
     assert ran.exit_code == 1
     [line] = [line for line in ran.stderr.splitlines() if "not played in this run" in line]
     assert line.endswith(
-        f"llm-proxy prune can delete unused cassettes: {unused.relative_to(tmp_path)}"
+        "llm-proxy prune --journal run.json deletes unused cassettes: "
+        f"{unused.relative_to(tmp_path)}"
     )
     usage = json.loads((tmp_path / "run.json").read_text())["library"]
     assert usage["unused"] == [str(unused.relative_to(tmp_path / "cassettes"))]

@@ -321,7 +321,7 @@ def test_the_first_screen_says_what_it_is_and_where_each_user_starts() -> None:
         "record/replay HTTP proxy",
         "](docs/images/terminal.svg)",
         "`llm-proxy record -- pytest`",
-        "`llm-proxy record -- npm test`",
+        "`llm-proxy record -- node --test`",
         "-- claude -p",
         "-- codex exec",
         "$ python3 scripts/demo",

@@ -15,6 +15,8 @@ from click.core import ParameterSource
 from llm_proxy.errors import UsageError, name_hint
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)")
+_MAX_SHOWN_COMMANDS: Final = 6
+"""How many commands with an option are named."""
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 _MAX_TERM_CHARS: Final = 30
 """The widest first column of a list; click moves the text after a longer term to the next line."""
@@ -156,7 +158,9 @@ def _unknown_option_message(name: str, context: click.Context) -> str:
         name.lstrip("-"), [option.lstrip("-") for option in own_options], 1
     )  # all share the dashes, which would count as similarity
     if owners and context.parent is not None:
-        return f"{command} has no option {name}; {name} is an option of {', '.join(owners)}"
+        more = len(owners) - _MAX_SHOWN_COMMANDS
+        shown = ", ".join(owners[:_MAX_SHOWN_COMMANDS]) + (f" and {more} more" if more > 0 else "")
+        return f"{command} has no option {name}; {name} is an option of {shown}"
     if owners:
         return f"put {name} after the command, as in {command} {owners[0]} {name}"
     if close_matches:

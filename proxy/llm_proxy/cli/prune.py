@@ -108,7 +108,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         print_json(document)
         return
     print_lines(row.relative_path for row in rows)
-    verb = "deleted" if is_deleting else "would delete"
+    verb = "deleted" if is_deleting or (yes and not dry_run) else "would delete"
     count = display.count_with_noun(len(rows), "cassette")
     size = f", {display.format_size(total_file_size_bytes(rows))}" if rows else ""
     parts = [f"{verb} {count} in {display.folder_name(library.root)}{size}"]

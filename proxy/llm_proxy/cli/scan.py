@@ -128,9 +128,9 @@ def _sources(
         for file in staged_files(paths):
             yield file.path, partial(read_staged_file, file)
         return
-    for path in paths_with_progress(
-        list(files_below(paths or [checked_library_folder(cassettes)]))
-    ):
+    library_folder = checked_library_folder(cassettes)
+    folders = paths or ([library_folder] if library_folder.exists() else [])
+    for path in paths_with_progress(list(files_below(folders))):
         yield str(path), partial(read_scanned_file, path)
 
 

@@ -150,7 +150,7 @@ def _joined_line(joined: JoinedTakes) -> str:
 def _summary_line(count: int, *, written: bool) -> str:
     cassettes = display.count_with_noun(count, "cassette")
     if not count:
-        return "no cassettes to scrub"
+        return "nothing to scrub"
     if written:
         return f"{cassettes} scrubbed"
     return f"would scrub {cassettes}; run with --write to change the files"

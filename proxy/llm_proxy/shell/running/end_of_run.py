@@ -62,9 +62,10 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
     _log_summary(mode, journal)
     if usage.unused_files:
         log.error(
-            "%s not played in this run (--fail-on-unused); llm-proxy prune can delete unused "
-            "cassettes: %s",
+            "%s not played in this run (--fail-on-unused); llm-proxy prune --journal %s deletes "
+            "unused cassettes: %s",
             count_with_noun(len(usage.unused_files), "cassette"),
+            settings.journal or "FILE",
             _first_file_names(usage.unused_files),
         )
     max_age, too_old_cassettes = settings.max_age, usage.too_old_cassettes
@@ -79,9 +80,13 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
         )
     if summary_path := os.environ.get(SUMMARY_FILE_VARIABLE):
         _write_step_summary(summary_path, command_line, journal, max_age)
+    failed_requests = counts.missed + counts.unsuccessful
+    is_strict_failure = settings.strict and bool(failed_requests)
+    if is_strict_failure:
+        log.error("%s failed (--strict)", count_with_noun(failed_requests, "request"))
     has_failed = (
         bool(counts.lost_recordings)
-        or (settings.strict and bool(counts.missed or counts.unsuccessful))
+        or is_strict_failure
         or bool(usage.unused_files)
         or too_old_fails
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,7 +13,6 @@ from llm_proxy.providers import (
     COMMON_BASE_URL_VARIABLES,
     DEFAULT_PROVIDER,
     DUMMY_API_KEY,
-    missing_key_warning,
     upstream_url,
 )
 from llm_proxy.shell.running.settings import Settings, checked_http_url
@@ -121,10 +120,13 @@ def key_variables_of_public_providers(settings: Settings) -> dict[str, str]:
     }
 
 
-def no_request_warnings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Warnings for a command that has ended without a request, though it might have gone live."""
-    yield "the command sent no request to llm-proxy"
-    missing = missing_key_variables(environ)
-    for provider, name in key_variables_of_public_providers(settings).items():
-        if name in missing:
-            yield missing_key_warning(provider, name)
+def no_request_warning(settings: Settings, environ: Mapping[str, str]) -> str:
+    """A warning for a command that ended without a request, though one might have gone live."""
+    missing_names = missing_key_variables(environ)
+    names = [
+        name
+        for name in key_variables_of_public_providers(settings).values()
+        if name in missing_names
+    ]
+    keys = f"; API keys that are not set: {', '.join(names)}" if names else ""
+    return f"the command sent no request to llm-proxy{keys}"

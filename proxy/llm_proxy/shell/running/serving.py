@@ -26,7 +26,7 @@ from llm_proxy.shell.running import end_of_run
 from llm_proxy.shell.running.environment import (
     child_environment,
     export_lines,
-    no_request_warnings,
+    no_request_warning,
 )
 from llm_proxy.shell.running.proxy import ModeName, run_proxy
 from llm_proxy.shell.running.settings import Settings, settings_warnings
@@ -80,8 +80,7 @@ async def _serve_until_stopped(
                 log.warning("%s", warning)
             sources = [] if mode == "simulate" else [f"cassettes in {settings.cassettes}"]
             if settings.simulates(mode):
-                scenarios = settings.scenarios
-                sources.append("no scenarios" if scenarios is None else f"scenarios in {scenarios}")
+                sources += _simulation_sources(settings)
             log.info("%s on %s, %s", mode, proxy.url, ", ".join(sources))
             if settings.pace.is_random and mode != "record":
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
@@ -93,8 +92,7 @@ async def _serve_until_stopped(
                 code = await child.wait()  # without a limit
                 code = 128 - code if code < 0 else code
                 if not proxy.journal.counts.requests and settings.may_go_live(mode):
-                    for warning in no_request_warnings(settings, os.environ):
-                        log.warning("%s", warning)
+                    log.warning("%s", no_request_warning(settings, os.environ))
             else:
                 for line in export_lines(proxy.url):
                     log.info("  %s", line)
@@ -106,6 +104,14 @@ async def _serve_until_stopped(
     has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
     return code or int(has_failed), is_disk_hanging
+
+
+def _simulation_sources(settings: Settings) -> list[str]:
+    """Phrases for what simulated responses come from."""
+    sources = [] if settings.scenarios is None else [f"scenarios in {settings.scenarios}"]
+    if settings.mock or settings.respond:
+        sources.append("a mock")
+    return sources or ["no scenarios"]
 
 
 class _StopSignals:

@@ -208,6 +208,8 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
     names = sorted(setting_names)
     for key, value in document.items():
         name = key.replace("-", "_")
+        if name in {"tool", "llm_proxy"} and isinstance(value, dict):
+            raise UsageError(f"{path}: remove the table header; settings are at the top level")
         if name not in names:
             raise UsageError(f"{path}: unknown setting {key!r}; {name_hint(name, names)}")
         settings[name] = (
