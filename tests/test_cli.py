@@ -167,28 +167,46 @@ class TestChildProcess:
         )
 
     @each_row(
-        ("key", "expected"),
+        ("key", "options", "header", "query", "is_reported"),
         [
-            ("", ["llm-proxy: warning: OPENAI_API_KEY is not set; openai will answer 401"]),
-            ("its own", []),
+            ("", [], "Authorization: Bearer KEY", "", True),
+            ("", [], "x-other: KEY", "", True),
+            ("", [], "", "?a=1&key=KEY", True),
+            ("its own", [], "Authorization: Bearer KEY", "", False),
+            ("its own", [], "User-Agent: llm-proxy-replay-ci/1.0", "", False),
+            ("", ["--upstream", "openai=http://127.0.0.1:1"], "x-api-key: KEY", "", False),
+            ("", ["--upstream", "default=http://127.0.0.1:1"], "x-api-key: KEY", "", False),
         ],
-        ids=["none", "one of its own"],
     )
     async def test_a_dummy_key_is_reported_once_with_the_first_live_request(
-        self, tmp_path: Path, key: str, expected: list[str]
-    ) -> None:
-        with_key = CLIENT_SCRIPT.replace(
-            '"application/json"}',
-            '"application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}',
+        self, tmp_path: Path, key: str, options: list[str], header: str, query: str,
+        is_reported: bool,
+    ) -> None:  # fmt: skip
+        with_key = (
+            CLIENT_SCRIPT.replace(
+                'client.request("POST", base.path + "/chat/completions"',
+                'key = os.environ["OPENAI_API_KEY"]\n'
+                f"name, _, value = {header!r}.replace('KEY', key).partition(': ')\n"
+                "headers |= {name: value} if name else {}\n"
+                f"query = {query!r}.replace('KEY', key)\n"
+                'client.request("POST", base.path + "/chat/completions" + query',
+            )
+            .replace('headers = {"Content-Type": "application/json"}\n', "")
+            .replace(
+                "client = http", 'headers = {"Content-Type": "application/json"}\nclient = http'
+            )
         )
         client = shlex.join((sys.executable, "-c", with_key))
         no_network = ("--upstream-proxy", "http://127.0.0.1:1")
         result = await run_command(
-            "auto", *no_network, "--", "sh", "-c", f"{client} a 0; {client} b 0",
+            "auto", *no_network, *options, "--", "sh", "-c", f"{client} a 0; {client} b 0",
             folder=tmp_path, env={"OPENAI_API_KEY": key},
         )  # fmt: skip
+        warning = "llm-proxy: warning: OPENAI_API_KEY is not set; openai will answer 401"
         assert result.stdout.count('"type":"upstream_failed"') == 2
-        assert [line for line in result.stderr.splitlines() if "is not set" in line] == expected
+        assert [line for line in result.stderr.splitlines() if "is not set" in line] == (
+            [warning] if is_reported else []
+        )
 
     @each_row("code", [0, 1, 7, 255])
     async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
@@ -390,6 +408,17 @@ class TestRecordAndReplay:
 
         assert ("llm-proxy: error: 1 request failed (--strict)\n" in result.stderr) is strict
 
+    @pytest.mark.parametrize("no_color", ["", "1"])
+    def test_labels_are_coloured_on_a_terminal(self, tmp_path: Path, no_color: str) -> None:
+        _, output = run_on_terminal(
+            "replay", *_client_command("never recorded"), folder=tmp_path,
+            env={"NO_COLOR": no_color},
+        )  # fmt: skip
+        colours = {"warning": 33, "miss": 33}
+        for label, code in colours.items():
+            shown = label if no_color else f"\x1b[1;{code}m{label}\x1b[0m"
+            assert f"llm-proxy: {shown}: " in output
+
     async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
         result = await run_command("replay", "--strict", *_client_command("hi"), folder=tmp_path)
@@ -517,7 +546,7 @@ class TestStartupWarnings:
         [
             ("openia", "did you mean 'openai'?"),
             ("OpenAI", "did you mean 'openai'?"),
-            ("box", "known: "),
+            ("box", "known: bedrock, vertex, groq, "),
         ],
     )
     @each_row("mode", ["record", "auto"])
@@ -850,6 +879,28 @@ class TestModes:
         assert "cassette_not_found" in result.stdout
         assert provider.requests == []
         assert not (tmp_path / "cassettes").exists()
+
+    @each_row(
+        ("mode", "env", "config", "is_answered"),
+        [
+            ("replay", {"LLM_PROXY_ON_MISS": "record"}, "", True),
+            ("replay", {}, "on-miss = 'passthrough'", True),
+            ("replay", {"LLM_PROXY_ON_MISS": "fail"}, "", False),
+            ("auto", {"CI": "1", "LLM_PROXY_ON_MISS": "record"}, "", True),
+            ("auto", {"CI": "1"}, "", True),
+            ("replay", {"LLM_PROXY_UPSTREAM": "garbage", "LLM_PROXY_IDLE_TIMEOUT": "x"}, "", True),
+            ("replay", {}, "spool = 1\nidle-timeout = 'x'", True),
+        ],
+    )
+    async def test_settings_for_other_commands_have_no_effect(
+        self, tmp_path: Path, mode: str, env: dict[str, str], config: str, is_answered: bool
+    ) -> None:
+        (tmp_path / "llm-proxy.toml").write_text(config)
+        result = await run_command(
+            mode, "--mock", "{reply: Hello}", *_client_command("hi"), folder=tmp_path, env=env
+        )
+        assert ("Hello" in result.stdout) is is_answered, result.stderr
+        assert result.exit_code == 0
 
     async def test_version(self, tmp_path: Path) -> None:
         result = await run_command("--version", folder=tmp_path)

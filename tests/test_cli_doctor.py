@@ -98,7 +98,8 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
         in result.stdout
     )
     assert (
-        "warning  OLLAMA_HOST     expected a URL without user, query and fragment" in result.stdout
+        "warning  OLLAMA_HOST     expected a URL without user, query and fragment, such as "
+        "'http://gpu:1'" in result.stdout
     )
     assert (
         "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME clients in this shell send requests to"

@@ -130,7 +130,7 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
         ("text.json", "text.json is not a valid journal (JSON is malformed: invalid character"),
         ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal: no response (Connection re"),
         ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),
-        ("http://u:p@h/", "SOURCE: expected a URL without user, query and fragment"),
+        ("http://u:p@h/", "SOURCE: expected a URL without user, query and fragment, such as 'http://h/'"),
         (None, "http://127.0.0.1:1/_proxy/journal: no response"),
     ],
 )  # fmt: skip

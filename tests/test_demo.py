@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = invoke_demo("--keep", str(tmp_path / "file" / "below"))
     assert isinstance(result.exception, UsageError)
-    assert "cannot create" in str(result.exception)
+    assert f"cannot create {tmp_path}/file/below: " in str(result.exception)
 
 
 @pytest.mark.usefixtures("fast_provider")

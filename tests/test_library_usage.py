@@ -126,14 +126,15 @@ async def test_an_old_cassette_that_is_not_played_does_not_matter(tmp_path: Path
     assert "older than" not in ran.stderr
 
 
+@each_row("option", ["--fail-on-unused", "--max-age"])
 @each_row("mode", ["record", "simulate"])
 async def test_options_about_played_cassettes_are_refused_in_a_mode_that_plays_none(
-    tmp_path: Path, mode: str
+    tmp_path: Path, mode: str, option: str
 ) -> None:
-    ran = await run_command(mode, "--fail-on-unused", folder=tmp_path)
+    ran = await run_command(mode, option, folder=tmp_path)
 
     assert ran.exit_code == 2
-    assert f"{mode} has no option --fail-on-unused; --fail-on-unused is an option of " in ran.stderr
+    assert f"{mode} has no option {option}; {option} is an option of replay, auto" in ran.stderr
 
 
 async def test_a_run_remembers_what_it_played_outside_of_the_library(tmp_path: Path) -> None:

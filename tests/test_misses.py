@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -121,7 +122,9 @@ def test_the_miss_of_an_empty_library_says_so() -> None:
         "no cassette matches POST /v1/chat/completions (gpt-5): the library cassettes is empty; "
         "record it with llm-proxy record"
     )
-    assert miss.detail.endswith("the library cassettes is empty")
+    assert re.search(
+        r"the library cassettes is empty; key [0-9a-f]{16}, session default$", miss.detail
+    )
 
 
 def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None:

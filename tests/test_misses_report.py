@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from ast import literal_eval
 from dataclasses import replace
 from html import unescape
@@ -20,10 +21,13 @@ from llm_proxy.misses.run_summary import (
     MissGroup,
     SummarySection,
     group_misses,
+    miss_label,
     miss_lines,
     render_summary,
+    repeated_miss_lines,
 )
 from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.server.journal import Journal
 from raw_http import build_http_request, send_request
 from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
 
@@ -57,7 +61,7 @@ def test_misses_without_a_key_are_distinguished_by_their_text() -> None:
 def test_a_report_shows_each_missed_request_in_a_few_lines() -> None:
     many = replace(MISS, nearest=replace(MISS.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
     assert list(miss_lines(group_misses([MISS, MISS]))) == [
-        "POST /v1/chat/completions (m), 2 times",
+        "POST /v1/chat/completions (m), key 00ff00ff00ff00ff, 2 times",
         "  nearest: cassettes/a.jsonl (90 % similar)",
         "    $.seed: request has 1, cassette has 2",
         "  matches with: --normalise 'ignore=$.seed'",
@@ -70,6 +74,26 @@ def test_a_report_shows_a_limited_number_of_missed_requests() -> None:
     lines = list(miss_lines(group_misses(many)))
     assert len(lines) == 41
     assert lines[-1] == "and 20 requests more"
+
+
+def test_the_end_of_a_log_counts_the_repeated_misses() -> None:
+    times_by_label = {f"POST /{n}": n for n in range(1, 14)}
+    lines = list(repeated_miss_lines(times_by_label))
+    assert lines[0] == "POST /13: 13 times"
+    assert lines[9] == "POST /4: 4 times"
+    assert lines[10:] == ["and 2 requests more"]
+
+
+def test_a_journal_counts_misses_that_it_no_longer_holds() -> None:
+    journal = Journal()
+    other_misses = (
+        replace(MISS, request=replace(MISSED_REQUEST, key=f"{n:016x}")) for n in range(1_200)
+    )
+    assert [journal.add_miss(MISS) for _ in range(3)] == [True, False, False]
+    assert all(journal.add_miss(other_miss) for other_miss in other_misses)
+    assert len(journal.misses) == 1_000
+    assert journal.times_by_miss == {miss_label(MISS): 3}
+    assert not journal.add_miss(MISS)
 
 
 def test_a_run_without_misses_has_no_summary() -> None:
@@ -86,7 +110,10 @@ def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
         "",
         "| request | times | nearest cassette | differs at |",
         "| --- | --- | --- | --- |",
-        "| POST /v1/chat/completions (m) | 2 | cassettes/a.jsonl (90 % similar) | $.seed |",
+        (
+            "| POST /v1/chat/completions (m), key 00ff00ff00ff00ff | 2 | "
+            "cassettes/a.jsonl (90 % similar) | $.seed |"
+        ),
     ]
     assert "<details><summary>POST /v1/chat/completions (m)</summary>" in text
     assert "matches with: --normalise 'ignore=$.seed'" in text
@@ -246,8 +273,8 @@ async def test_a_run_logs_each_miss_once_and_reports_it_in_the_journal_and_in_th
     assert ran.stderr.count("llm-proxy: miss: no cassette matches POST") == 2
     assert ran.stderr.count("$.seed: request has 1, cassette has no value") == 1
     end = ran.stderr.partition("llm-proxy: miss: 3 requests without a matching cassette\n")[2]
-    assert end.startswith("llm-proxy: miss:   POST /v1/chat/completions (m): 2 times\n")
-    assert "miss      POST /v1/chat/completions (m), 2 times" in reported.stdout
+    [repeated] = re.findall(r"^llm-proxy: miss:   (POST .* key [0-9a-f]{16}): 2 times\n", end)
+    assert f"miss      {repeated}, 2 times" in reported.stdout
     assert "matches with: --normalise 'ignore=$.seed'" in reported.stdout
     summary = unescape((tmp_path / "summary.md").read_text())
     assert summary.startswith("# before\n### llm-proxy replay\n")

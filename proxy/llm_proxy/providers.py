@@ -177,6 +177,13 @@ def missing_key_warning(provider: str, variable: str) -> str:
     return f"{variable} is not set; {provider} will answer 401"
 
 
+def has_dummy_key(request: Request) -> bool:
+    """Whether a request brings the dummy API key, in a header or in the query."""
+    header_keys = (value.rpartition(" ")[2] for _, value in request.headers)
+    query_values = (term.partition("=")[2] for term in request.query.split("&"))
+    return DUMMY_API_KEY in (*header_keys, *query_values)
+
+
 _DISTINCTIVE_HEADERS: Final = frozenset(
     name for provider in PROVIDERS for name in provider.distinctive_headers
 )

@@ -20,7 +20,13 @@ from llm_proxy.chaos import (
 )
 from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.interruption import run_until_signal
-from llm_proxy.cli.options import SecondsType, build_settings, json_option, server_options
+from llm_proxy.cli.options import (
+    SecondsType,
+    build_settings,
+    grouped_option,
+    json_option,
+    server_options,
+)
 from llm_proxy.cli.output import (
     ProgressReporter,
     StyledText,
@@ -71,17 +77,15 @@ class _ChaosCommand(GroupedCommand):
             param.default = _DEFAULTS.get(param.name or "", param.default)
 
 
+_check_option = grouped_option("Checks and reports")
+
+
 @click.command(cls=_ChaosCommand, context_settings={"allow_interspersed_args": False})
 @server_options("chaos")
-@click.option(
-    "--timeout",
-    type=SecondsType(),
-    default=120.0,
-    show_default=True,
-    help="Time limit of a run, in seconds.",
-)
+@_check_option("--timeout", type=SecondsType(), default=120.0, show_default=True,
+               help="Time limit of a run.")  # fmt: skip
 @level_option
-@click.option("--survive", is_flag=True, help="Fail if the command fails under a fault.")
+@_check_option("--survive", is_flag=True, help="Fail if the command fails under a fault.")
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def chaos(

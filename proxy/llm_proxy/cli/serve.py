@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -14,6 +14,9 @@ from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.options import build_settings, server_options
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.settings import is_ci
+
+_LIVE_ON_MISS: Final = ("record", "passthrough")
+"""The values of `--on-miss` that contact a provider."""
 
 
 def _server_command(function: Callable[..., None]) -> click.Command:
@@ -96,43 +99,39 @@ def simulate(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("simulate", values, command)
 
 
-def default_on_miss(values: Mapping[str, Any]) -> str:
-    """What happens on a miss in `replay` if `--on-miss` is not set."""
-    is_scripted = any(values[name] for name in ("scenarios", "mock", "respond"))
-    return "scenario" if is_scripted else "fail"
-
-
 def check_offline_on_miss(values: dict[str, Any]) -> None:
     """Resolve `on_miss` for a command that never connects to a provider.
 
     A value of `auto` in the environment or the settings file, which are shared, counts as unset.
     Raises `UsageError` for one on the command line.
     """
-    if values["on_miss"] in {"record", "passthrough"}:
-        context = click.get_current_context()
-        if context.get_parameter_source("on_miss") is ParameterSource.COMMANDLINE:
-            raise UsageError(
-                f"--on-miss {values['on_miss']}: {context.command_path} never connects to a "
-                "provider; use llm-proxy auto"
-            )
-        values["on_miss"] = None
-    values["on_miss"] = values["on_miss"] or default_on_miss(values)
+    context = click.get_current_context()
+    source = context.get_parameter_source("on_miss")
+    if values["on_miss"] in _LIVE_ON_MISS and source is ParameterSource.COMMANDLINE:
+        raise UsageError(
+            f"--on-miss {values['on_miss']}: {context.command_path} never connects to a provider; "
+            "use llm-proxy auto"
+        )
+    values["on_miss"] = offline_on_miss(values)
+
+
+def offline_on_miss(values: Mapping[str, Any]) -> str:
+    """`on_miss` where no provider may be contacted: by default `fail`, or `scenario` with some."""
+    if values["on_miss"] not in {None, *_LIVE_ON_MISS}:
+        return str(values["on_miss"])
+    is_scripted = any(values[name] for name in ("scenarios", "mock", "respond"))
+    return "scenario" if is_scripted else "fail"
 
 
 def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
     is_replay_in_ci = mode == "auto" and is_ci(os.environ)
-    match mode:
-        case "replay":
-            check_offline_on_miss(option_values)
-        case "auto":
-            option_values["on_miss"] = option_values["on_miss"] or (
-                default_on_miss(option_values) if is_replay_in_ci else "record"
-            )
-        case _:
-            pass
-    contacts_provider = not is_replay_in_ci and (
-        mode == "record" or option_values.get("on_miss") in {"record", "passthrough"}
-    )
+    if mode == "replay":
+        check_offline_on_miss(option_values)
+    elif is_replay_in_ci:
+        option_values["on_miss"] = offline_on_miss(option_values)
+    elif mode == "auto":
+        option_values["on_miss"] = option_values["on_miss"] or "record"
+    contacts_provider = mode == "record" or option_values.get("on_miss") in _LIVE_ON_MISS
     # Report a mistake before anything heavy is imported.
     settings = build_settings(option_values, command, contacts_provider=contacts_provider)
 

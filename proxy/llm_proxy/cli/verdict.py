@@ -10,7 +10,7 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
-from llm_proxy.cli.options import ChoiceType, json_option
+from llm_proxy.cli.options import ChoiceType, grouped_option, json_option
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.errors import UsageError
 from llm_proxy.verdict.findings import FindingLevel, VerdictFinding
@@ -27,12 +27,13 @@ _LEVEL_COLUMNS: Final = max(map(len, FindingLevel))
 _MAX_SHOWN_EVIDENCE: Final = 8
 """Pieces of evidence that are printed for one finding."""
 
-level_option = click.option(
+level_option = grouped_option("Checks and reports")(
     "--level",
+    metavar="LEVEL",
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
-    help="Lowest level that sets exit code 1.",
+    help="Lowest level that sets exit code 1: note, warning, error.",
 )
 
 

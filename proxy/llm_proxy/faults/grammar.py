@@ -123,8 +123,7 @@ def _parse_rule_text(text: str) -> FaultRule:
     fault_name, values = _split_terms(text)
     kind = FAULT_KINDS.get(fault_name)
     if kind is None:
-        known_faults = sorted(FAULT_KINDS)
-        hint = name_hint(fault_name, known_faults, f"known: {', '.join(known_faults)}")
+        hint = name_hint(fault_name, sorted(FAULT_KINDS))
         raise UsageError(f"unknown fault '{fault_name}'; {hint}")
     known_names = (*kind.arguments, *LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
     for name in values:

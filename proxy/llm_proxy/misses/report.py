@@ -104,10 +104,11 @@ def no_cassette_miss(
     missed = _missed_request(routed)
     summary = request_summary(routed)
     library_path = printable_excerpt(library_path, _MAX_FILE_CHARS)
-    if nearest is None and not candidate_count:
-        detail = f"no cassette matches {summary}: the library {library_path} is empty"
-        return Miss(f"{detail}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
     key_and_session = f"key {routed.key[:16]}, session {routed.session}"
+    if nearest is None and not candidate_count:
+        reason = f"no cassette matches {summary}: the library {library_path} is empty"
+        detail = f"{reason}; {key_and_session}"
+        return Miss(f"{reason}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
     if nearest is None:
         cassettes = count_with_noun(candidate_count, "cassette")
         no_similar = f"{library_path} has no similar request ({cassettes})"
@@ -142,12 +143,13 @@ def no_cassette_miss(
 def no_takes_left_miss(routed: RoutedRequest, take_count: int, request_number: int) -> Miss:
     """The miss of a request whose takes have all been played."""
     recorded_takes = count_with_noun(take_count, "take is", "takes are")
-    detail = (
+    reason = (
         f"no take is left for {request_summary(routed)}: this is request {request_number}, but "
         f"only {recorded_takes} recorded"
     )
+    detail = f"{reason}; key {routed.key[:16]}, session {routed.session}"
     report = MissReport(_missed_request(routed), "no_takes_left", detail)
-    return Miss(f"{detail}; record again, or replay with --after-last repeat", detail, report)
+    return Miss(f"{reason}; record again, or replay with --after-last repeat", detail, report)
 
 
 def unusable_cassette_report(routed: RoutedRequest, error: CassetteError) -> MissReport:

@@ -52,13 +52,6 @@ class MissGroup:
     missed: MissReport
     times: int
 
-    @property
-    def request_label(self) -> str:
-        """The request, with its session unless that is the default one."""
-        request = self.missed.request
-        is_default = request.session in {"", DEFAULT_SESSION}
-        return str(request) if is_default else f"{request}, session {request.session}"
-
 
 @dataclass(frozen=True, slots=True)
 class SummarySection:
@@ -70,6 +63,14 @@ class SummarySection:
     rows: Sequence[tuple[str, ...]]
     advice: str = ""
     """What to do about it, as Markdown, with commands in backticks; not escaped."""
+
+
+def miss_label(miss: MissReport) -> str:
+    """The missed request with its key, and its session unless that is the default one."""
+    request = miss.request
+    key = f", key {request.key}" if request.key else ""
+    is_default = request.session in {"", DEFAULT_SESSION}
+    return f"{request}{key}" + ("" if is_default else f", session {request.session}")
 
 
 def group_misses(misses: Iterable[MissReport]) -> tuple[MissGroup, ...]:
@@ -84,7 +85,7 @@ def miss_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
     """The misses of a run for a report: a few lines each, at most 10 requests."""
     for group in groups[:_MAX_SHOWN_GROUPS]:
         times = f", {group.times:,} times" if group.times > 1 else ""
-        yield printable_excerpt(f"{group.request_label}{times}", _MAX_LOG_LINE_CHARS)
+        yield printable_excerpt(f"{miss_label(group.missed)}{times}", _MAX_LOG_LINE_CHARS)
         nearest = group.missed.nearest
         if nearest is None or group.missed.reason != "differs":
             yield f"  {printable_excerpt(' '.join(group.missed.text.split()), _MAX_LOG_LINE_CHARS)}"
@@ -102,17 +103,12 @@ def miss_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
         yield f"and {more_requests} more"
 
 
-def repeated_miss_lines(
-    misses: Iterable[MissReport], times_by_identity: Mapping[tuple[str, str, str, str], int]
-) -> Iterator[str]:
+def repeated_miss_lines(times_by_label: Mapping[str, int]) -> Iterator[str]:
     """The misses that occurred more than once, for the end of a log: a line each, at most 10."""
-    repeated = [
-        f"{group.request_label}: {times:,} times"
-        for group in group_misses(misses)
-        if (times := times_by_identity.get(group.missed.identity, 0)) > 1
-    ]
-    for line in repeated[:_MAX_SHOWN_GROUPS]:
-        yield printable_excerpt(line, _MAX_LOG_LINE_CHARS)
+    repeated = [item for item in times_by_label.items() if item[1] > 1]
+    repeated.sort(key=lambda item: -item[1])
+    for label, times in repeated[:_MAX_SHOWN_GROUPS]:
+        yield printable_excerpt(f"{label}: {times:,} times", _MAX_LOG_LINE_CHARS)
     if len(repeated) > _MAX_SHOWN_GROUPS:
         yield f"and {count_with_noun(len(repeated) - _MAX_SHOWN_GROUPS, 'request')} more"
 
@@ -143,10 +139,10 @@ def render_summary(
 def _miss_row(group: MissGroup) -> tuple[str, ...]:
     nearest = group.missed.nearest
     if nearest is None:
-        return (group.request_label, f"{group.times:,}", "", "")
+        return (miss_label(group.missed), f"{group.times:,}", "", "")
     paths = ", ".join(difference.path for difference in nearest.differences)
     more = f", and {nearest.more} more" if nearest.more else ""
-    return (group.request_label, f"{group.times:,}", nearest_summary(nearest), paths + more)
+    return (miss_label(group.missed), f"{group.times:,}", nearest_summary(nearest), paths + more)
 
 
 def _render_details(report: MissReport) -> Iterator[str]:

@@ -7,7 +7,6 @@ the environment, so that the same request has the same key everywhere.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Final
 from propcache.api import cached_property
 
 from llm_proxy.cassette.model import is_valid_meta_text
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.expressions import compile_expression
 from llm_proxy.redaction.finder import KnownSecret, SecretFinder, pattern_index
 from llm_proxy.redaction.patterns import SECRET_PATTERNS, SecretPattern
@@ -131,11 +130,10 @@ def parse_redaction_rules(
         elif name in by_name:
             names.discard(name)
         else:
-            close = difflib.get_close_matches(name, (*by_name, FIELD_NAMES_RULE), 1)
-            hint = (
-                f"did you mean '{close[0]}'?"
-                if close
-                else "docs/explanation/security.md lists all rules"
+            hint = name_hint(
+                name,
+                (*by_name, FIELD_NAMES_RULE),
+                "docs/explanation/security.md lists all rules",
             )
             raise UsageError(
                 f"unknown redaction rule '{printable_excerpt(name, _MAX_SHOWN_CHARS)}'; {hint}"

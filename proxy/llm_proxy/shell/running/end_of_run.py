@@ -137,7 +137,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
             count_with_noun(counts.missed, "request"),
             extra=MISS_LABEL,
         )
-        for line in repeated_miss_lines(journal.misses, journal.miss_times):
+        for line in repeated_miss_lines(journal.times_by_miss):
             log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(

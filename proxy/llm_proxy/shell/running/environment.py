@@ -13,6 +13,7 @@ from llm_proxy.providers import (
     COMMON_BASE_URL_VARIABLES,
     DEFAULT_PROVIDER,
     DUMMY_API_KEY,
+    key_env_vars,
     upstream_url,
 )
 from llm_proxy.shell.running.settings import Settings, checked_http_url
@@ -122,11 +123,10 @@ def key_variables_of_public_providers(settings: Settings) -> dict[str, str]:
 
 def no_request_warning(settings: Settings, environ: Mapping[str, str]) -> str:
     """A warning for a command that ended without a request, though one might have gone live."""
-    missing_names = missing_key_variables(environ)
     names = [
         name
-        for name in key_variables_of_public_providers(settings).values()
-        if name in missing_names
+        for provider, name in key_variables_of_public_providers(settings).items()
+        if not any(map(environ.get, key_env_vars(provider)))
     ]
     keys = f"; API keys that are not set: {', '.join(names)}" if names else ""
     return f"the command sent no request to llm-proxy{keys}"

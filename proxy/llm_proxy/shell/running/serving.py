@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
-import click
 import orjson
 
 from llm_proxy.display import count_with_noun
@@ -35,11 +34,8 @@ log: Final = logging.getLogger("llm_proxy")
 
 _OTHER_LOGGERS: Final = ("asyncio", "aiohttp")
 """Loggers that would otherwise write to stderr in another format."""
-_LABEL_COLOURS: Final = {
-    logging.WARNING: "yellow",
-    logging.ERROR: "red",
-    logging.CRITICAL: "red",
-}
+_LABEL_COLOURS: Final = {logging.WARNING: 33, logging.ERROR: 31, logging.CRITICAL: 31}
+"""ANSI codes: yellow and red."""
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -224,13 +220,12 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text; only the label is coloured."""
-        record.message = record.getMessage()
         text = super().format(record)  # with a traceback, if there is one
         label = record_label(record)
         if not label:
             return f"llm-proxy: {text}"
         if self._is_coloured:
-            label = click.style(label, fg=_LABEL_COLOURS[record.levelno], bold=True)
+            label = f"\x1b[1;{_LABEL_COLOURS[record.levelno]}m{label}\x1b[0m"
         return f"llm-proxy: {label}: {text}"
 
 

@@ -205,7 +205,7 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
     """
     document = _tool_table(path) if path.name == "pyproject.toml" else _parse_toml(path)
     settings: dict[str, Any] = {}
-    names = sorted(setting_names)
+    names = sorted(set(setting_names))
     for key, value in document.items():
         name = key.replace("-", "_")
         if name in {"tool", "llm_proxy"} and isinstance(value, dict):

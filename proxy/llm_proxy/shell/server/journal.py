@@ -19,6 +19,7 @@ from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.miss_report import MissReport
+from llm_proxy.misses.run_summary import miss_label
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ScriptedResponse,
@@ -165,8 +166,10 @@ class Journal:
         """One sentence for each of the latest recordings that were lost."""
         self.misses: list[MissReport] = []
         """The latest requests that were not answered from a cassette, and why."""
-        self.miss_times: Counter[tuple[str, str, str, str]] = Counter()
-        """How often each miss occurred, by its identity."""
+        self._miss_labels: dict[tuple[str, str, str, str], str] = {}
+        """The label of each different miss, by its identity."""
+        self.times_by_miss: Counter[str] = Counter()
+        """How often a miss occurred, by its label; only of those that were repeated."""
         self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
         self.rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
@@ -213,9 +216,12 @@ class Journal:
         self.misses.append(miss_report)
         del self.misses[:-_MAX_MISSES]
         identity = miss_report.identity
-        is_first = identity not in self.miss_times
-        if not is_first or len(self.miss_times) < _MAX_ENTRIES:
-            self.miss_times[identity] += 1
+        is_first = identity not in self._miss_labels
+        if is_first and len(self._miss_labels) < _MAX_ENTRIES:
+            self._miss_labels[identity] = miss_label(miss_report)
+        if not is_first:
+            label = self._miss_labels[identity]
+            self.times_by_miss[label] += 1 if label in self.times_by_miss else 2
         return is_first
 
     def add_failed_session(self, session: str, reason: str) -> None:

@@ -33,7 +33,7 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
-from llm_proxy.providers import DUMMY_API_KEY, missing_key_warning
+from llm_proxy.providers import has_dummy_key, missing_key_warning
 from llm_proxy.redaction import (
     client_secrets,
     displayable_target,
@@ -268,10 +268,7 @@ class ProxyServer:
     def _warn_of_dummy_key(self, routed: RoutedRequest) -> None:
         """Warn, once for each provider, that it gets the dummy API key of the command."""
         variable = self._key_variables.get(routed.provider)
-        if variable is None:
-            return
-        request = routed.request
-        if any(DUMMY_API_KEY in text for text in (request.query, *dict(request.headers).values())):
+        if variable is not None and has_dummy_key(routed.request):
             del self._key_variables[routed.provider]
             log.warning("%s", missing_key_warning(routed.provider, variable))
 
