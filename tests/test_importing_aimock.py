@@ -289,7 +289,7 @@ def test_an_error_keeps_its_status_its_fields_and_its_retry_delay() -> None:
         ({"toolCalls": [{"name": "a", "arguments": "{"}]},
          "the arguments of a are not a JSON object"),
         ({"toolCalls": [5]}, "a tool call has no name"),
-        ({"blocks": [{"type": "film"}]}, "a block is neither a text nor a toolCall"),
+        ({"blocks": [{"type": "film"}]}, "a block is neither text nor a toolCall"),
         ({"toolCalls": [{"name": "a", "arguments": '{"a":' * 90 + "1" + "}" * 90}]},
          "the arguments of a tool call are nested more than 64 deep"),
     ],

@@ -494,8 +494,8 @@ UNREADABLE: Final = {
     "characters": (to_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
                    "a body cannot be encoded as 'ISO-8859-1'"),
     "a form or JSON": (vcr_recording({"body": {"a": "b"}}, {}),
-                       ("the request body is stored as an object, which may be a form or JSON; "
-                        "no content type decides")),
+                       ("the request body is stored as an object, which may be a form or JSON, "
+                        "and it has no content type")),
     "a form": (vcr_recording({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
                          "body": {"a": 1}}, {}),
                ("a body is stored as JSON, but its content type is "
@@ -528,7 +528,7 @@ UNREADABLE: Final = {
                        "a body is not valid hex"),
     "text or hex of nock": (to_json(nock({"body": "ffee"}, {})),
                             ("the request body may be text, a JSON string or hex; "
-                             "no header decides which")),
+                             "no header shows which")),
 }  # fmt: skip
 
 

@@ -159,7 +159,7 @@ def test_a_pace_generates_times_and_the_seed_repeats_them() -> None:
     assert 310 <= cassette.reads[1].at_ms <= 380
     assert cassette.response_body == PLAIN.response_body
     assert cassette.meta.recording_tool.endswith(
-        "imported from vcr, its times made up by ttft=300ms,gap=10..80ms"
+        "imported from vcr, with generated times (ttft=300ms,gap=10..80ms)"
     )
     assert stored_cassette(PLAIN, settings) == cassette
     assert stored_cassette(PLAIN, replace(settings, seed=7)).reads != cassette.reads

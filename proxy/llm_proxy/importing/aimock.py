@@ -134,7 +134,7 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
 """The meaning of a usage field, or of the details in it, by name."""
-_COSTS: Final = ImportLoss("costs", "of usage, only the token counts are imported")
+_COSTS: Final = ImportLoss("costs", "only the token counts of the usage are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
     "envelope", "ids, models, roles and fingerprints of responses are generated"
 )
@@ -146,8 +146,8 @@ _RESPONSE_LOSSES: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, _UNKNOWN_F
 """In the order in which they are listed."""
 _ENDLESS_ERROR: Final = ImportLoss(
     "permanent error",
-    "the error is returned a million times, in the format of the request's dialect; after that "
-    "comes an empty response",
+    "the error is returned a million times, in the format of the request's dialect; after that, "
+    "the response is empty",
 )
 _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
     **dict.fromkeys(
@@ -479,7 +479,7 @@ def _content_part(block: Json) -> Fields:
         case {"type": "toolCall"}:
             return {"part": "tool-call", **_tool_call(block)}
         case _:
-            raise NotImportable("a block is neither a text nor a toolCall")
+            raise NotImportable("a block is neither text nor a toolCall")
 
 
 def _tool_call(call: Json) -> Fields:

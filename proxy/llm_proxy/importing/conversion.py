@@ -252,7 +252,7 @@ def _make_meta(
     routed: RoutedRequest, exchange: SourceExchange, settings: ImportSettings, source_tool: str
 ) -> CassetteMeta:
     is_paced = settings.pace is not None and not exchange.reads
-    pace_note = f", its times made up by {settings.pace}" if is_paced else ""
+    pace_note = f", with generated times ({settings.pace})" if is_paced else ""
     return CassetteMeta(
         recording_tool=f"{settings.importer}, imported from {source_tool}{pace_note}",
         recorded_at=exchange.recorded_at or settings.imported_at,

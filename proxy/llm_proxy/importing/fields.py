@@ -234,7 +234,9 @@ def dump_json(parsed: Any) -> bytes:
     try:
         return orjson.dumps(parsed)
     except TypeError:
-        raise NotImportable("a body that is stored parsed cannot be written as JSON") from None
+        raise NotImportable(
+            "a body that is stored as parsed values cannot be written as JSON"
+        ) from None
 
 
 def is_utf8(data: bytes) -> bool:

@@ -20,12 +20,12 @@ class ImportLoss:
 
 
 NO_TIMES: Final = ImportLoss(
-    "times", "the source has no times; each message becomes one read at 0 ms"
+    "times", "the source has no times; each message becomes one read, at 0 ms or timed by --pace"
 )
 NO_READ_TIMES: Final = ImportLoss(
     "read times",
     "the source has only the times of the head or the end; each message becomes one read, at equal "
-    "intervals",
+    "intervals or timed by --pace",
 )
 NO_EVENT_BYTES: Final = ImportLoss(
     "event bytes", "the source has parsed events; they are serialised again, without comments"

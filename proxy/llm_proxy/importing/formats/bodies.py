@@ -66,8 +66,8 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> SourceM
     )
     if may_be_form and not fields.media_type(headers):
         raise NotImportable(
-            "the request body is stored as an object, which may be a form or JSON; "
-            "no content type decides"
+            "the request body is stored as an object, which may be a form or JSON, and it has no "
+            "content type"
         )
     return _json_body(body, headers)
 

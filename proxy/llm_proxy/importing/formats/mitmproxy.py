@@ -108,7 +108,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
     error = flow.get("error")
     if not isinstance(flow.get("response"), dict):
         reason = (
-            _decode_text(error.get("msg")) if isinstance(error, dict) else "the flow names no error"
+            _decode_text(error.get("msg"))
+            if isinstance(error, dict)
+            else "the flow contains no error"
         )
         raise NotImportable(f"no response was recorded: {reason}")
     if flow.get("websocket"):
