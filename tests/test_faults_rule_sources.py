@@ -231,7 +231,7 @@ async def test_rules_are_put_and_deleted_while_the_proxy_runs(tmp_path: Path) ->
         ({"faults": ["rset"]}, "fault 'rset': unknown fault 'rset'; did you mean 'reset'?"),
         (
             {"faults": [7]},
-            "a fault must be a text such as reset,after=3, or a mapping with a fault name",
+            "a fault must be text such as reset,after=3, or a mapping with a fault name",
         ),
         (
             {"faults": RESET_RULE},

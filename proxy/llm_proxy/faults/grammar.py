@@ -97,7 +97,7 @@ def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
     for spec in specs:
         if not isinstance(spec, str | Mapping):
             raise UsageError(
-                "a fault must be a text such as reset,after=3, or a mapping with a fault name"
+                "a fault must be text such as reset,after=3, or a mapping with a fault name"
             )
         rules.append(parse_rule(spec))
     return tuple(rules)
@@ -267,7 +267,7 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
             case str() | int() | float():
                 values[str(key)] = str(value)
             case _:
-                raise UsageError(f"'{shown_key}' must be a text, a number or a boolean")
+                raise UsageError(f"'{shown_key}' must be text, a number or a boolean")
     fault_name = values.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(fault_name)) is None:
         raise UsageError("the fault name is missing; write {fault: reset, after: 3}")

@@ -111,7 +111,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     ] = ()
     reasoning_content: Annotated[
         str | ReasoningSpec | tuple[str | ReasoningSpec, ...] | None,
-        field_metadata("More reasoning, sent after `reasoning`: a text, an object, or a list."),
+        field_metadata("More reasoning, sent after `reasoning`: text, an object, or a list."),
     ] = None
     usage: Annotated[UsageSpec, field_metadata("Token usage (default: 64 input, 32 output).")] = (
         UsageSpec()
