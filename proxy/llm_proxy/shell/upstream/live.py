@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import socket
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -374,7 +377,9 @@ def _upstream_failure(
                 504, f"{upstream} did not respond within {settings.idle_timeout_s:g} s"
             )
         case aiohttp.ClientConnectorError():
-            return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}); {hint}")
+            return UpstreamFailed(
+                502, f"{upstream} cannot be reached ({_os_error_text(error.os_error)}); {hint}"
+            )
         case UnexpectedBytes():
             return UpstreamFailed(502, f"{upstream} sent data before it received the request")
         case aiohttp.ServerDisconnectedError() | OSError():
@@ -395,11 +400,18 @@ def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
             )
         case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
             return (
-                f"cannot be reached ({error.os_error}); check that it is running, or start "
-                "llm-proxy with another --upstream-proxy"
+                f"cannot be reached ({_os_error_text(error.os_error)}); check that it is running, "
+                "or start llm-proxy with another --upstream-proxy"
             )
         case _:
             return None
+
+
+def _os_error_text(error: OSError) -> str:
+    """The reason, without the number and the address that asyncio adds."""
+    if error.errno is None or isinstance(error, ssl.SSLError | socket.gaierror):
+        return str(error.strerror or error)
+    return os.strerror(error.errno)
 
 
 def _target_description(routed: RoutedRequest, url: URL) -> str:
