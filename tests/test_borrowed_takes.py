@@ -61,7 +61,7 @@ async def test_a_partial_take_without_a_substitute_is_a_miss_that_names_it(
         response = await send_request(server.url, SCOPED_REQUEST)
 
     assert response.status == 424
-    assert f"{path} matches but is incomplete" in response.body.decode()
+    assert f"{path} matches, but is incomplete" in response.body.decode()
 
 
 async def test_a_session_continues_after_the_default_sessions_takes_also_by_other_rules(

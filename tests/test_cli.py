@@ -202,7 +202,7 @@ class TestChildProcess:
             "auto", *no_network, *options, "--", "sh", "-c", f"{client} a 0; {client} b 0",
             folder=tmp_path, env={"OPENAI_API_KEY": key},
         )  # fmt: skip
-        warning = "llm-proxy: warning: OPENAI_API_KEY is not set; openai will answer 401"
+        warning = "llm-proxy: warning: OPENAI_API_KEY is not set; openai will respond with 401"
         assert result.stdout.count('"type":"upstream_failed"') == 2
         assert [line for line in result.stderr.splitlines() if "is not set" in line] == (
             [warning] if is_reported else []
@@ -364,7 +364,7 @@ class TestRecordAndReplay:
             2,
             (
                 "llm-proxy: error: OPENAI_BASE_URL: 'gateway.example/v1' is not an http:// or "
-                "https:// URL; correct it, unset it, or set --upstream openai=URL instead\n"
+                "https:// URL; correct or unset OPENAI_BASE_URL, or set --upstream openai=URL\n"
             ),
         )
 
@@ -388,7 +388,10 @@ class TestRecordAndReplay:
     async def test_an_answer_from_disk_is_no_recording(self, tmp_path: Path) -> None:
         write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
         result = await run_command("auto", *_client_command("hi"), folder=tmp_path)
-        assert result.last_error_line == "llm-proxy: replayed 1, recorded 0, 0 complete"
+        assert (
+            result.last_error_line
+            == "llm-proxy: replayed 1 exchange; recorded 0 exchanges, 0 complete"
+        )
 
     @each_row(
         ("strict", "code", "expected"),
@@ -532,7 +535,7 @@ class TestStartupWarnings:
         result = await run_command("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
         assert result.exit_code == 0
         assert result.stderr.count(
-            f"llm-proxy: warning: tapes/ {problem}, so every request is a miss; run llm-proxy "
+            f"llm-proxy: warning: ./tapes {problem}, so every request is a miss; run llm-proxy "
             f"record{hint}\n"
         ) == 1  # fmt: skip
 
@@ -791,15 +794,15 @@ class TestSettings:
             assert result.exit_code == 0, result.stderr
             return result.stderr.strip().rpartition("cassettes in ")[2]
 
-        assert await cassettes_folder() == "cassettes"
+        assert await cassettes_folder() == "./cassettes"
         (tmp_path / "llm-proxy.toml").write_text("cassettes = 'of-the-file'\n")
         in_file = str(tmp_path / "of-the-file")
         assert await cassettes_folder() == in_file
-        assert await cassettes_folder(LLM_PROXY_CASSETTES="of-the-variable") == "of-the-variable"
+        assert await cassettes_folder(LLM_PROXY_CASSETTES="of-the-variable") == "./of-the-variable"
         everywhere = await cassettes_folder(
             "--cassettes", "of-the-flag", LLM_PROXY_CASSETTES="other"
         )
-        assert everywhere == "of-the-flag"
+        assert everywhere == "./of-the-flag"
 
     @each_row("place", ["flag", "variable", "file", "pyproject"])
     async def test_a_setting_works_from_every_place(self, tmp_path: Path, place: str) -> None:
@@ -962,7 +965,7 @@ class TestServing:
         assert all({"at", "level", "message"} <= set(item) for item in lines)
         warnings = [item["message"] for item in lines if item["level"] == "warning"]
         beginnings = [
-            "cassettes/ does not exist", "no cassette matches", "1 request without a matching",
+            "./cassettes does not exist", "no cassette matches", "1 request without a matching",
         ]  # fmt: skip
         assert [item["label"] for item in lines if "label" in item] == ["miss", "miss"]
         assert len(warnings) == len(beginnings)

@@ -73,7 +73,7 @@ async def test_a_miss_lists_all_differences_and_the_rules_that_help(
     assert "$.temperature: request has 0.5, cassette has no value" in result.stdout
     assert f'$.user: request has "{"u" * 3000}", cassette has no value' in result.stdout
     assert result.stdout.splitlines()[-1] == (
-        "advice    record it with llm-proxy record, or match the nearest cassette with: "
+        "advice    record the request with llm-proxy record, or match the nearest cassette with: "
         "--normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
     )
 
@@ -191,18 +191,18 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, file, "--match", "nearest:0.5")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[-2:] == ["nearest   replayed: 88 % similar", f"  {path.relative_to(tmp_path)}"]
+    assert lines[-2:] == ["nearest   replayed (88 % similar)", f"  {path.relative_to(tmp_path)}"]
 
 
 @each_row(
     ("content", "arguments", "complaint"),
     [
-        ("[1]", (), "request.json is not a JSON object; give the body of a request"),
+        ("[1]", (), "request.json is not a JSON object; pass the body of a request"),
         ("{", (), "request.json is not valid JSON: "),
         (
             '{"a": 1}',
             (),
-            "request.json: cannot guess the path from the body; set it, such as --path",
+            "request.json: cannot guess the path from the body; set --path, such as",
         ),
         (
             '{"path": "x", "body": {}}',
@@ -232,11 +232,11 @@ async def test_an_unknown_name_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "nothing.json")
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: error: no such file: nothing.json, and no such cassette in cassettes; pass a "
+        "llm-proxy: error: no such file: nothing.json, and no such cassette in ./cassettes; pass a "
         "file with the JSON body of a request, - for stdin, or the start of a cassette's name"
     )
     empty = await run_explain(tmp_path, "nothing.json", "--cassettes", "none")
-    assert "no such file: nothing.json, and no such cassette in none; pass" in empty.stderr
+    assert "no such file: nothing.json, and no such cassette in ./none; pass" in empty.stderr
 
 
 async def test_empty_stdin_is_reported(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_pa
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        "the response waits for a tool that only its own dialect has: local_shell_call"
+        "the response waits for a tool that only the recorded dialect supports: local_shell_call"
         in result.last_error_line
     )
 

@@ -48,7 +48,7 @@ async def test_what_was_imported_is_replayed(tmp_path: Path) -> None:
     result = await run_import(tmp_path, "vcr.yaml")
 
     assert result.exit_code == 0
-    assert "1 exchange from 1 file imported into cassettes" in result.stderr
+    assert "1 exchange from 1 file imported into ./cassettes" in result.stderr
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         response = await send_request(replaying.url, CHAT_REQUEST)
     assert (response.status, response.body) == (200, STREAM.encode())
@@ -132,7 +132,7 @@ async def test_a_dry_run_says_what_would_be_and_writes_nothing(tmp_path: Path) -
     result = await run_import(tmp_path, "vcr.yaml", "--dry-run")
 
     assert result.exit_code == 0
-    assert "would import 1 exchange from 1 file into cassettes" in result.stderr
+    assert "would import 1 exchange from 1 file into ./cassettes" in result.stderr
     assert not (tmp_path / "cassettes").exists()
 
 
@@ -142,7 +142,7 @@ async def test_a_model_of_any_name_is_imported(tmp_path: Path) -> None:
     result = await run_import(tmp_path, "vcr.yaml")
 
     assert result.exit_code == 0
-    assert "1 exchange from 1 file imported into cassettes" in result.stderr
+    assert "1 exchange from 1 file imported into ./cassettes" in result.stderr
     assert (await run_command("verify", folder=tmp_path)).exit_code == 0
 
 
@@ -164,7 +164,7 @@ async def test_what_is_refused_is_named_with_its_place_and_fails(tmp_path: Path)
     )
     assert refused[1].startswith("kept/notes.md: unknown format; supported: ")
     assert refused[2].startswith("kept/torn.yaml: line 3: invalid YAML")
-    assert "1 exchange from 3 files imported into cassettes, 1 exchange refused" in result.stderr
+    assert "1 exchange from 3 files imported into ./cassettes, 1 exchange refused" in result.stderr
     assert len(take_paths(tmp_path)) == 1
 
 
@@ -202,7 +202,7 @@ async def test_a_pace_gives_times_to_responses_without_any(tmp_path: Path) -> No
     [cassette] = load_cassettes(tmp_path)
     assert (cassette.response_head_at_ms, cassette.response_end.at_ms) == (300.0, 300.0)
     assert cassette.meta.recording_tool.endswith(
-        ", imported from vcr, its times made up by ttft=300ms"
+        ", imported from vcr, with generated times (ttft=300ms)"
     )
 
 

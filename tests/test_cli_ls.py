@@ -39,7 +39,7 @@ async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
     header, *rows = table_cells(result.stdout)
     assert header == [
         "CASSETTE", "DIALECT", "MODEL", "STATUS", "OUTCOME", "MESSAGES", "SIZE", "DURATION", "AGE",
-        "RECORDED",
+        "RECORDED (UTC)",
     ]  # fmt: skip
     by_outcome = {row[4]: row for row in rows}
     assert set(by_outcome) == {

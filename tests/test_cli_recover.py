@@ -86,7 +86,7 @@ async def test_a_recording_without_a_read_comes_back_with_its_head(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "empty: "), (None, "no response had started")],
+    [(b"", "the file is empty; "), (None, "no response had started")],
     ids=["empty", "no head"],
 )
 async def test_a_recording_that_had_not_begun_is_deleted_with_a_line(
@@ -214,7 +214,7 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
     other_library = tmp_path / "other" / "cassettes"
     assert result.last_error_line == (
         "llm-proxy: 1 interrupted recording of another library; run "
-        f"llm-proxy recover --cassettes {other_library}"
+        f"llm-proxy recover --cassettes {other_library} --spool spool"
     )
     assert (await run_recover(tmp_path, "--cassettes", str(other_library))).stdout.startswith(
         "recovered "
@@ -305,7 +305,7 @@ async def test_temporary_files_are_swept_once_nobody_writes_them(tmp_path: Path)
     assert not old.exists()
     assert young.exists()
     assert all(path.exists() for path in others)
-    assert f"deleted {old.relative_to(tmp_path)}: an unfinished cassette" in result.stdout
+    assert f"deleted {old.relative_to(tmp_path)}: the cassette is unfinished" in result.stdout
 
 
 async def test_the_default_spool_folder_is_that_of_the_recorder(tmp_path: Path) -> None:

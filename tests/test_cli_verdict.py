@@ -164,8 +164,13 @@ async def other_server(status: int, body: bytes, **headers: str) -> AsyncIterato
 @each_row(
     ("status", "body", "location", "reason"),
     [
-        (404, b"", "", ": HTTP 404, not an llm-proxy; use the URL"),
-        (302, b"", "http://127.0.0.1:1/", ": HTTP 302, not an llm-proxy; use the URL"),
+        (404, b"", "", ": HTTP 404 from a server that is not llm-proxy; use the URL"),
+        (
+            302,
+            b"",
+            "http://127.0.0.1:1/",
+            ": HTTP 302 from a server that is not llm-proxy; use the URL",
+        ),
         (200, b"<html>", "", " is not a valid journal (JSON is malformed"),
     ],
     ids=["nothing", "a redirect", "a page"],
@@ -245,12 +250,12 @@ async def test_a_report_summarises_a_run(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == [
         "requests  12,345; the figures below cover the latest 4",
         "sessions  1",
-        "sources   live 4",
-        "statuses  200 3, 429 1",
-        "endings   sent 4",
+        "sources   live: 4",
+        "statuses  200: 3, 429: 1",
+        "endings   sent: 4",
         "retries   1 (counted by the SDKs)",
         "times     median 10 ms, p95 2.5 s, worst 2.5 s",
-        "paces     50tps 1",
+        "paces     50tps: 1",
         "lateness  mean 0.50 ms, worst 2.00 ms, over 1,200 writes in 1 request",
         "fault     a rule, refused: injected once",
         "fault     cut: never injected, skipped once: no body",

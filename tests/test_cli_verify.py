@@ -188,7 +188,8 @@ async def test_json_lists_the_problems(tmp_path: Path) -> None:
                 "file": NAME,
                 "line": 6,
                 "reason": (
-                    "the SHA-256 of the messages does not match the end line; was the file edited?"
+                    "the SHA-256 of the messages does not match the end line; the file was edited "
+                    "or damaged"
                 ),
             }
         ],

@@ -314,7 +314,7 @@ class TestCurl:
         (("a", "b", "--as", "anthropic"), "--as converts one cassette; name exactly one"),
         (("a", "b", "--format", "sse"), "--format sse exports one cassette; name exactly one"),
         (("--format", "har"), "name the cassettes to export, or set --all"),
-        (("--all", "--format", "har"), "no cassettes in cassettes; record one with"),
+        (("--all", "--format", "har"), "no cassettes in ./cassettes; record one with"),
     ],
 )
 async def test_options_that_do_not_go_together_are_refused(

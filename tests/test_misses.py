@@ -119,11 +119,11 @@ def test_an_empty_library_has_no_nearest() -> None:
 def test_the_miss_of_an_empty_library_says_so() -> None:
     miss = miss_of(chat_call())
     assert str(miss) == (
-        "no cassette matches POST /v1/chat/completions (gpt-5): the library cassettes is empty; "
+        "no cassette matches POST /v1/chat/completions (gpt-5): the library ./cassettes is empty; "
         "record it with llm-proxy record"
     )
     assert re.search(
-        r"the library cassettes is empty; key [0-9a-f]{16}, session default$", miss.detail
+        r"the library \./cassettes is empty; key [0-9a-f]{16}, session default$", miss.detail
     )
 
 
@@ -233,10 +233,10 @@ def test_without_a_similar_cassette_the_miss_names_no_file() -> None:
     requested = call_to("GET", "/v1/files")
     miss = miss_of(requested, chat_call(), chat_call(seed=1))
     assert str(miss) == (
-        "no cassette matches GET /v1/files: cassettes has no similar request (2 cassettes); "
+        "no cassette matches GET /v1/files: ./cassettes has no similar request (2 cassettes); "
         "record it with llm-proxy record"
     )
-    assert "cassettes has no similar request (2 cassettes)" in miss.detail
+    assert "./cassettes has no similar request (2 cassettes)" in miss.detail
     assert f"key {requested.key[:16]}, session default" in miss.detail
     assert "c0.jsonl" not in str(miss) + miss.detail
 
@@ -284,13 +284,13 @@ def test_an_equal_cassette_that_cannot_be_used_is_named() -> None:
     [found] = misses.rank_candidates(requested, [stored])
     assert (found.similarity, found.differences.differences) == (1.0, ())
     miss = misses.no_cassette_miss(requested, found, 1, LIBRARY)
-    assert "a.jsonl matches but belongs to session other, not to session default" in str(miss)
+    assert "a.jsonl matches, but belongs to session other, not to session default" in str(miss)
     [same_session] = misses.rank_candidates(
         requested, [CassetteCandidate("a.jsonl", META, requested.stored_request)]
     )
     miss = misses.no_cassette_miss(requested, same_session, 1, LIBRARY, "is not complete")
-    assert "a.jsonl matches but is not complete" in str(miss)
-    assert "a.jsonl matches but is not complete" in miss.detail
+    assert "a.jsonl matches, but is not complete" in str(miss)
+    assert "a.jsonl matches, but is not complete" in miss.detail
 
 
 def test_a_request_that_was_recorded_less_often_says_so() -> None:

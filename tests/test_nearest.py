@@ -209,8 +209,11 @@ async def test_the_end_of_a_run_and_its_report_say_how_many(tmp_path: Path) -> N
     reported = await run_command("report", "run.json", folder=tmp_path)
 
     assert ran.exit_code == 0
-    assert "1 request answered from the nearest cassette, without a match" in ran.stderr
-    assert "nearest   1 response of a cassette that matches only approximately" in reported.stdout
+    assert "1 request replayed from the nearest cassette, without a match" in ran.stderr
+    assert (
+        "nearest   1 response replayed from the nearest cassette, without a match"
+        in reported.stdout
+    )
     summary = (tmp_path / "summary.md").read_text()
-    assert "1 request answered from the nearest cassette" in summary
+    assert "1 request replayed from the nearest cassette" in summary
     assert "84 %" in summary

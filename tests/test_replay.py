@@ -283,7 +283,7 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
         assert raw.status == 424
-        assert f"{path} matches but is incomplete (the upstream" in _message(raw)
+        assert f"{path} matches, but is incomplete (the upstream" in _message(raw)
         assert (
             "record it again with llm-proxy record, or replay it with --allow-partial"
             in _message(raw)
@@ -516,7 +516,7 @@ class TestCassettesThatCannotBeTrusted:
         ("damage", "reason"),
         [
             (_tear, "the file is truncated"),
-            (_edit, "was the file edited?"),
+            (_edit, "the file was edited or damaged"),
             (_set_newer_format, "upgrade llm-proxy"),
             (_forge_header, "headers"),
             (_forge_framing_header, "a cassette must not store the header 'Transfer-Encoding'"),

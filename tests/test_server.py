@@ -109,7 +109,7 @@ class TestHosts:
         raw = await send_request(replaying.url, _models_request_for(host))
         assert raw.status == 421
         assert _refusal_message(raw) == (
-            f"wrong port in the Host header {host!r}: this proxy listens on {port}; "
+            f"wrong port in the Host header {host!r}: this proxy listens on port {port}; "
             f"behind a mapped port, start llm-proxy with --allow-host {name}"
         )
 

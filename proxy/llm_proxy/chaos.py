@@ -149,7 +149,7 @@ def _downgrade_suspicion(case: JudgedCase) -> JudgedCase:
         return case
     if case.rule.name not in _SUSPICION_RULES:
         return case
-    message = f"{finding.message}; but the command failed"
+    message = f"{finding.message}; the command failed, so it probably noticed the fault"
     return replace(case, finding=replace(finding, level=FindingLevel.NOTE, message=message))
 
 

@@ -50,7 +50,7 @@ def path_as_unicode_text(path: PurePath | str) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def folder_name(folder: PurePath) -> str:
+def folder_name(folder: PurePath | str) -> str:
     """A folder for a message: a relative path starts with a dot, as in `./cassettes`."""
     name = path_as_unicode_text(folder)
     return name if name.startswith((".", "/")) else f"./{name}"

@@ -132,8 +132,8 @@ def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
             return b64decode(encoded, validate=True)
         case _:
             raise ValueError(
-                "a message must have exactly one of data, line, json, text and base64 (data may "
-                "have an event; a frame has one of json, chunk, text and base64)"
+                "a message must have exactly one of data (with an optional event), line, json, "
+                "text and base64; a frame must have exactly one of json, chunk, text and base64"
             )
 
 

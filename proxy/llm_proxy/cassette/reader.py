@@ -195,11 +195,13 @@ class _CassetteParser:
         if sha256_hex(body) != end.sha256:
             raise self._error(
                 last_number,
-                "the SHA-256 of the messages does not match the end line; was the file edited?",
+                "the SHA-256 of the messages does not match the end line; the file was edited or "
+                "damaged",
             )
         if end.at_ms < (starts[-1][1] if starts else head.at_ms):
             raise self._error(
-                last_number, f"the end is at {end.at_ms} ms, before the last read or the head"
+                last_number,
+                f"the end is at {end.at_ms} ms, which is before the last read or the head",
             )
         codec = framing.codec_name_for_body(head.codec, body)
         if codec != head.codec:  # stored by a version that relied on the content type alone

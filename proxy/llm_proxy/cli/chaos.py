@@ -160,7 +160,7 @@ def _check_baseline(baseline: FaultTrial) -> None:
         lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
             f"the command {baseline.outcome_with_reason} without any fault; fix the command "
-            f"first; output:{lines}"
+            f"first{'; output:' if lines else ''}{lines}"
         )
     if not baseline.request_count:
         raise LlmProxyError(

@@ -66,8 +66,8 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
 
     With --live, llm-proxy sends the stored request to the provider, with the API key in your
     environment, and records nothing. Status, ending, event types, fields, model, finish reason
-    and called tools are significant. Texts, ids and usage are only shown. With --shape, only
-    status, event types and fields are compared.
+    and called tools are significant. Differences in texts, ids and usage are shown, but are not
+    significant. With --shape, only status, event types and fields are compared.
 
     \b
     Examples:

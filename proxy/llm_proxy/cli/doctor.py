@@ -349,12 +349,13 @@ def run_library_checks(
         mode = stat.S_IMODE(spool.stat().st_mode)
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             text = (
-                f"other users can access {spool} (mode {mode:o}); run "
+                f"other users can access {display.folder_name(spool)} (mode {mode:o}); run "
                 f"chmod 700 {display.shell_quoted_path(spool)}"
             )
             yield CheckResult("spool", WARNING, text)
         else:
-            yield CheckResult("spool", OK, f"only you can access {spool} (mode {mode:o})")
+            text = f"only you can access {display.folder_name(spool)} (mode {mode:o})"
+            yield CheckResult("spool", OK, text)
     yield _check_abandoned_spools(cassettes, spool)
 
 
@@ -444,4 +445,6 @@ def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
     if not items:
         return CheckResult("spool", OK, "no interrupted recordings")
     recover = f"llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
+    if spool != default_spool_folder(os.environ):
+        recover += f" --spool {display.shell_quoted_path(spool)}"
     return CheckResult("spool", WARNING, f"{', '.join(items)}; run {recover}")

@@ -28,7 +28,7 @@ from llm_proxy.cli.options import (
 from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.diff.documents import displayable_leaves, find_differences, json_leaves
-from llm_proxy.display import count_with_noun, escape_line, format_percent
+from llm_proxy.display import count_with_noun, escape_line, folder_name, format_percent
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.matching import key_document
@@ -164,7 +164,8 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     guesses = list(_guess_chat_requests(document))
     if not guesses:
         raise UsageError(
-            f"{name}: cannot guess the path from the body; set it, such as --path /v1/embeddings"
+            f"{name}: cannot guess the path from the body; set --path, such as "
+            "--path /v1/embeddings"
         )
     return guesses, ""
 
@@ -180,8 +181,8 @@ def _find_named_cassette(library: Library, name: str) -> Path:
             raise
     shown = display.shell_quoted_path(name)
     raise UsageError(
-        f"no such file: {shown}, and no such cassette in {library.root}; pass a file with the JSON "
-        "body of a request, - for stdin, or the start of a cassette's name"
+        f"no such file: {shown}, and no such cassette in {folder_name(library.root)}; pass a file "
+        "with the JSON body of a request, - for stdin, or the start of a cassette's name"
     )
 
 
@@ -346,7 +347,7 @@ def _explanation_lines(explanation: Mapping[str, Any], routed: RoutedRequest) ->
     if explanation["miss"] is not None:
         yield from _miss_lines(explanation["miss"])
     if (nearest := explanation["nearest"]) is not None:
-        similar = f"replayed: {format_percent(nearest['similarity'])} similar"
+        similar = f"replayed ({format_percent(nearest['similarity'])} similar)"
         yield _labelled_line("nearest", similar, "doubtful")
         yield from (f"  {escape_line(file)}" for file in nearest["files"])
 
@@ -364,7 +365,7 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
             yield StyledText(f"    {remedy}", "dim")
     if nearest.more:
         yield f"  and {nearest.more:,} more"
-    advice = "record it with llm-proxy record"
+    advice = "record the request with llm-proxy record"
     if miss_report.rules:
         options = format_normalise_options(miss_report.rules)
         advice = f"{advice}, or match the nearest cassette with: {options}"

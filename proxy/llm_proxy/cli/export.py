@@ -26,7 +26,7 @@ from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.turn_parts import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
-from llm_proxy.display import count_with_noun
+from llm_proxy.display import count_with_noun, folder_name
 from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
 from llm_proxy.exchange import head_lines, header_value
 from llm_proxy.exporting import FORMATS
@@ -182,7 +182,9 @@ def _formatted_bytes(
                 cassettes.append(cassette)
         cassettes.sort(key=lambda cassette: (cassette.meta.session, cassette.meta.recorded_at))
     if not cassettes:
-        raise UsageError(f"no cassettes in {library.root}; record one with llm-proxy record")
+        raise UsageError(
+            f"no cassettes in {folder_name(library.root)}; record one with llm-proxy record"
+        )
     kept: list[Cassette] = []
     problems: list[str] = []
     for cassette in cassettes:
@@ -298,7 +300,7 @@ def _without_provider_parts(turn: Turn) -> Turn:
     if turn.finish is FinishReason.TOOL_CALLS and calls and not any(call in kept for call in calls):
         kinds = ", ".join(dict.fromkeys(str(dict(call.metadata)["type"]) for call in calls))
         raise NotRepresentable(
-            f"the response waits for a tool that only its own dialect has: {kinds}"
+            f"the response waits for a tool that only the recorded dialect supports: {kinds}"
         )
     parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)

@@ -34,7 +34,7 @@ from llm_proxy.cli.output import (
     print_note,
     print_table,
 )
-from llm_proxy.display import count_with_noun, path_as_unicode_text
+from llm_proxy.display import count_with_noun, folder_name, path_as_unicode_text
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.importing import ImportSettings, RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
@@ -138,8 +138,8 @@ def import_(
     are the same as in record mode. Existing cassettes are never changed, and an exchange that was
     imported before is skipped.
 
-    Each file of aimock fixtures becomes a scenario file for simulate. An existing file is never
-    changed.
+    Each file of aimock fixtures becomes a scenario file for simulate. An existing scenario file
+    is never changed.
 
     The exit code is 1 if a file, an exchange or a fixture cannot be imported. The output lists
     each failure with its reason, and the data that could not be preserved, such as times.
@@ -298,9 +298,8 @@ def _summary_line(
     if unit == "fixture":
         places = {document["scenarios"] for document in documents if document["scenarios"]}
         verb, done, preposition = "convert", "converted", "to scenarios in"
-    where = (
-        path_as_unicode_text(*places) if len(places) == 1 else count_with_noun(len(places), "file")
-    )
+    name_of_place = path_as_unicode_text if unit == "fixture" else folder_name
+    where = name_of_place(*places) if len(places) == 1 else count_with_noun(len(places), "file")
     file_count = count_with_noun(len(documents), "file")
     label = f"{count_with_noun(counts['imported'], unit)} from {file_count}"
     parts = [

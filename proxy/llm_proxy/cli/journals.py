@@ -61,8 +61,8 @@ def journal_cassette_names(path: Path) -> list[str]:
         library = msgspec.json.decode(_read_journal_file(path), type=_JournalDocument).library
     except msgspec.DecodeError:
         raise UsageError(
-            f"{path_as_unicode_text(path)}: no list of cassettes; use a file that --journal of "
-            "this version wrote"
+            f"{path_as_unicode_text(path)}: the journal has no list of cassettes; use a journal "
+            "that this version wrote"
         ) from None
     return [*library.played, *library.recorded]
 
@@ -99,8 +99,8 @@ def _fetch_journal(url: str) -> bytes:
             return _check_journal_size(response.read(_MAX_JOURNAL_BYTES + 1), displayable_url(url))
     except HTTPError as error:
         raise UsageError(
-            f"{displayable_url(url)}: HTTP {error.code}, not an llm-proxy; use the URL that "
-            "llm-proxy printed when it started"
+            f"{displayable_url(url)}: HTTP {error.code} from a server that is not llm-proxy; use "
+            "the URL that llm-proxy printed when it started"
         ) from None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
@@ -114,6 +114,6 @@ def _fetch_journal(url: str) -> bytes:
 def _check_journal_size(content: bytes, source_name: str) -> bytes:
     if len(content) > _MAX_JOURNAL_BYTES:
         raise UsageError(
-            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, not a journal"
+            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, so not a journal"
         )
     return content

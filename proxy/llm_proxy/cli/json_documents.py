@@ -133,5 +133,5 @@ def read_json_object(name: str, form: str, empty_message: str = "") -> dict[str,
     except ValueError as error:
         raise UsageError(f"{name} is not valid JSON: {error}") from None
     if not isinstance(document, dict):
-        raise UsageError(f"{name} is not a JSON object; give {form}")
+        raise UsageError(f"{name} is not a JSON object; pass {form}")
     return dict(document)

@@ -49,7 +49,7 @@ _COLUMNS: Final = (
     TableColumn("size", is_right_aligned=True, drop_priority=1),
     TableColumn("duration", is_right_aligned=True),
     TableColumn("age", is_right_aligned=True, drop_priority=3),
-    TableColumn("recorded", drop_priority=4),
+    TableColumn("recorded (UTC)", drop_priority=4),
 )
 _SESSION_COLUMN_INDEX: Final = 3
 """Index of the column that is left out where all sessions are the default one."""

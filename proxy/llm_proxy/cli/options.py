@@ -276,7 +276,7 @@ def _pop_redaction(values: dict[str, Any]) -> dict[str, Any]:
 match_option = SettingOption(
     "--match", "Matching", _WITH_CASSETTES, metavar="HOW", default="normalised",
     type=ParsedType("way to match", parse_match_settings),
-    help="exact, normalised (default) or nearest:0.9.",
+    help="Matching: exact, normalised (default), nearest:0.9.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -307,7 +307,7 @@ SERVER_OPTIONS: Final = (
            type=ChoiceType(["repeat", "cycle", "fail"]),
            help="After the last take: repeat (default), cycle, fail."),
     SettingOption("--on-miss", "Cassettes", ("auto",), metavar="HOW", type=_ON_MISS_TYPE,
-           help="Miss: record (default), passthrough, scenario, fail."),
+           help="On a miss: record (default), passthrough, scenario, fail."),
     SettingOption("--on-miss", "Cassettes", ("replay", "chaos"), metavar="HOW",
            type=_ON_MISS_TYPE, help="On a miss: scenario or fail."),
     shared_library_option,
@@ -335,7 +335,7 @@ SERVER_OPTIONS: Final = (
 
     SettingOption("--pace", "Timing and chance", _SIMULATING, default="recorded",
            type=ParsedType("pace", parse_pace), show_default=True,
-           help="recorded, instant, 4x, 50tps, …"),
+           help="Pace: instant, 4x, 50tps, …"),
     SettingOption("--seed", "Timing and chance", _ALL, type=IntRangeType(0), default=0,
            help="Seed of ids and random choices (default: 0)."),
     SettingOption("--clock", "Timing and chance", _ALL, metavar="WHICH", default="fixed",

@@ -79,7 +79,9 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
             case ForeignSpool(library_folder=library):
                 other_library_counts[library] += 1
     if result_count == other_library_counts.total():
-        print_note(f"no interrupted recordings for {folder_name(cassettes)} in {folder}")
+        print_note(
+            f"no interrupted recordings for {folder_name(cassettes)} in {folder_name(folder)}"
+        )
     if recovered_count:
         advice = "; replay partial cassettes with --allow-partial, or record them again"
         print_note(
@@ -90,5 +92,6 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
         print_note(
             f"{count_with_noun(count, 'interrupted recording')} of another library; run "
             f"llm-proxy recover --cassettes {shell_quoted_path(library)}"
+            f"{f' --spool {shell_quoted_path(spool)}' if spool else ''}"
         )
     raise click.exceptions.Exit(1 if kept_count else 0)

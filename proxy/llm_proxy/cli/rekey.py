@@ -114,7 +114,7 @@ def _summary_line(
     library: Library, plan: RekeyPlan, changes: Sequence[KeyChange], *, dry_run: bool
 ) -> str:
     if not plan.file_count:
-        return f"no cassettes in {library.root}"
+        return f"no cassettes in {display.folder_name(library.root)}"
     cassettes = display.count_with_noun(plan.file_count, "cassette")
     if not changes:
         skipped_count = len(plan.unkeyable_paths) + len(plan.read_errors)

@@ -160,7 +160,7 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "lateness", f"mean {mean}, worst {worst}, over {over}"
     if figures["nearest"]:
         responses = count_with_noun(figures["nearest"], "response")
-        yield "nearest", f"{responses} of a cassette that matches only approximately"
+        yield "nearest", f"{responses} replayed from the nearest cassette, without a match"
     for text in miss_lines(figures["misses"]):
         yield ("", text) if text.startswith(" ") else ("miss", text)
     for fault in figures["faults"]:
@@ -176,7 +176,7 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number:,}" for name, number in counts.items())
+    return ", ".join(f"{name}: {number:,}" for name, number in counts.items())
 
 
 def _format_ms(ms: float) -> str:

@@ -66,7 +66,7 @@ LabelledLine = tuple[str, Line]
 @click.option("--full", is_flag=True, help="Show all messages and texts in full.")
 @click.option("--messages", "only_messages", is_flag=True, help="Show only the raw messages.")
 @click.option("--body", is_flag=True, help="Write the stored body to stdout, byte for byte.")
-@click.option("--review", is_flag=True, help="Show the content without times, for git diff.")
+@click.option("--review", is_flag=True, help="Show the content without the timing, for git diff.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     r"""Show one cassette: its request, response, conversation and timing.

@@ -23,7 +23,7 @@ from llm_proxy.diff.documents import (
     find_differences,
     format_word_diff,
 )
-from llm_proxy.display import PLAIN_NAME, count_with_noun, format_percent
+from llm_proxy.display import PLAIN_NAME, count_with_noun, folder_name, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.matching import KeyDocument, NormaliserRule, RuleSet
 from llm_proxy.matching.keys import ApplyRule
@@ -103,7 +103,7 @@ def no_cassette_miss(
     """
     missed = _missed_request(routed)
     summary = request_summary(routed)
-    library_path = printable_excerpt(library_path, _MAX_FILE_CHARS)
+    library_path = printable_excerpt(folder_name(library_path), _MAX_FILE_CHARS)
     key_and_session = f"key {routed.key[:16]}, session {routed.session}"
     if nearest is None and not candidate_count:
         reason = f"no cassette matches {summary}: the library {library_path} is empty"
@@ -128,7 +128,7 @@ def no_cassette_miss(
                 f"in session {routed.session}"
             )
         file = printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)
-        detail = f"no cassette can be replayed for {summary}: {file} matches but {reason}"
+        detail = f"no cassette can be replayed for {summary}: {file} matches, but {reason}"
         report = MissReport(missed, "unplayable", detail, nearest_cassette, candidate_count)
         return Miss(detail, detail, report)
     headline = f"no cassette matches {summary}; {key_and_session}"

@@ -283,8 +283,8 @@ class CassetteFiler:
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
             log.warning(
-                "another process added %s during this run, so the take is kept next to the new "
-                "takes; use a separate session or --cassettes for each recorder",
+                "another process added %s during this run, so that take is kept next to the new "
+                "takes; use a separate session or --cassettes for each recording process",
                 path,
             )
         return is_foreign

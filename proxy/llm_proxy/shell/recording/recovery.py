@@ -94,7 +94,9 @@ def recover_spools(
 
 def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResult:
     if path.stat().st_size == 0:
-        return _delete_file(path, "empty: llm-proxy was stopped before it wrote any data")
+        return _delete_file(
+            path, "the file is empty; llm-proxy was stopped before it wrote any data"
+        )
     try:
         with open_spool(path) as spooled:
             if not is_for_library(spooled, root):
@@ -162,4 +164,4 @@ def _delete_temporary_files(root: Path) -> Iterator[DeletedFile | KeptFile]:
             with suppress(FileNotFoundError), claim_file(path) as is_claimed:
                 age = timedelta(seconds=now - path.lstat().st_mtime)
                 if age > (MAX_UNLOCKED_AGE if is_claimed else MIN_STALE_AGE):
-                    yield _delete_file(path, "an unfinished cassette")
+                    yield _delete_file(path, "the cassette is unfinished")

@@ -124,8 +124,12 @@ def _log_summary(mode: str, journal: Journal) -> None:
             counts.complete_recordings,
         )
     if mode == "auto":
-        figures = (counts.replayed, counts.recorded, counts.complete_recordings)
-        log.info("replayed %d, recorded %d, %d complete", *figures)
+        log.info(
+            "replayed %s; recorded %s, %d complete",
+            count_with_noun(counts.replayed, "exchange"),
+            count_with_noun(counts.recorded, "exchange"),
+            counts.complete_recordings,
+        )
     if incomplete_count := counts.recorded - counts.complete_recordings:
         log.info(
             "%s incomplete; run llm-proxy ls --partial",
@@ -141,14 +145,14 @@ def _log_summary(mode: str, journal: Journal) -> None:
             log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
-            "%s answered from the nearest cassette, without a match",
+            "%s replayed from the nearest cassette, without a match",
             count_with_noun(counts.answered_by_nearest, "request"),
         )
     if counts.simulated:
         log.info("simulated %s", count_with_noun(counts.simulated, "response"))
     if counts.unsuccessful:
         failed_requests = count_with_noun(counts.unsuccessful, "request")
-        log.warning("%s did not match the scenario; see the warnings above", failed_requests)
+        log.warning("%s did not match a scenario; see the warnings above", failed_requests)
     if counts.upstream_failed:
         failed_requests = count_with_noun(counts.upstream_failed, "request")
         log.warning("%s failed at the provider or on the way to it", failed_requests)
@@ -177,7 +181,7 @@ def _write_step_summary(
     )
     sections = [
         SummarySection(
-            f"{count_with_noun(journal.counts.answered_by_nearest, 'request')} answered from the "
+            f"{count_with_noun(journal.counts.answered_by_nearest, 'request')} replayed from the "
             "nearest cassette",
             ("request", "session", "cassette", "similarity", "times"),
             [(*values, f"{times:,}") for values, times in nearest_counts.items()],

@@ -57,7 +57,7 @@ def adopted_upstreams(
                 upstreams[provider] = checked_http_url(name, normalized_base_url(name, environ))
             except UsageError as error:
                 raise UsageError(
-                    f"{error}; correct it, unset it, or set --upstream {provider}=URL instead"
+                    f"{error}; correct or unset {name}, or set --upstream {provider}=URL"
                 ) from None
     return upstreams
 

@@ -19,7 +19,7 @@ from typing import IO, Final
 
 import orjson
 
-from llm_proxy.display import count_with_noun
+from llm_proxy.display import count_with_noun, folder_name
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running import end_of_run
 from llm_proxy.shell.running.environment import (
@@ -74,7 +74,8 @@ async def _serve_until_stopped(
         with _write_port_file(settings.port_file, proxy.url):
             for warning in warnings:
                 log.warning("%s", warning)
-            sources = [] if mode == "simulate" else [f"cassettes in {settings.cassettes}"]
+            library = folder_name(settings.cassettes)
+            sources = [] if mode == "simulate" else [f"cassettes in {library}"]
             if settings.simulates(mode):
                 sources += _simulation_sources(settings)
             log.info("%s on %s, %s", mode, proxy.url, ", ".join(sources))
@@ -104,7 +105,8 @@ async def _serve_until_stopped(
 
 def _simulation_sources(settings: Settings) -> list[str]:
     """Phrases for what simulated responses come from."""
-    sources = [] if settings.scenarios is None else [f"scenarios in {settings.scenarios}"]
+    scenarios = settings.scenarios
+    sources = [] if scenarios is None else [f"scenarios in {folder_name(scenarios)}"]
     if settings.mock or settings.respond:
         sources.append("a mock")
     return sources or ["no scenarios"]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from llm_proxy import providers
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.display import folder_name
 from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import FaultRule, FaultRulesFile
@@ -312,8 +313,8 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
             folder_exists = settings.cassettes.exists()
             problem = "contains no cassettes" if folder_exists else "does not exist"
             yield (
-                f"{settings.cassettes}/ {problem}, so every request is a miss; run llm-proxy record"
-                + ("" if folder_exists else " or set --cassettes")
+                f"{folder_name(settings.cassettes)} {problem}, so every request is a miss; run "
+                "llm-proxy record" + ("" if folder_exists else " or set --cassettes")
             )
         return
     known_names = [*(provider.name for provider in providers.PROVIDERS), providers.DEFAULT_PROVIDER]

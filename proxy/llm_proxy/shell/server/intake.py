@@ -83,8 +83,8 @@ class RequestGuards:
             if _is_local_name(name):
                 raise RequestRefused(
                     421,
-                    f"wrong port in the Host header {hosts[0]!a}: this proxy listens on {port}; "
-                    f"behind a mapped port, start llm-proxy with --allow-host {name}",
+                    f"wrong port in the Host header {hosts[0]!a}: this proxy listens on port "
+                    f"{port}; behind a mapped port, start llm-proxy with --allow-host {name}",
                 )
             raise RequestRefused(
                 421,
