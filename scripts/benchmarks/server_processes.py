@@ -34,7 +34,7 @@ def run_llm_proxy(folder: Path, mode: str, *options: str) -> Iterator[int]:
     port_file = folder / f"{mode}.port"
     command = (
         *(sys.executable, "-m", "llm_proxy", mode, "--port", "0", "--port-file", str(port_file)),
-        *("--cassettes", str(folder / "cassettes"), *options),
+        *options,
     )
     with (folder / f"{mode}.log").open("ab") as log:
         process = subprocess.Popen(command, stderr=log, env=_isolated_environment(folder))
@@ -72,8 +72,11 @@ def _terminate(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None
 
 
 def _isolated_environment(folder: Path) -> dict[str, str]:
-    """The environment without variables of llm-proxy, and with a folder for spools."""
+    """The environment without other variables of llm-proxy, and with folders of its own."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("LLM_PROXY_")
     }
-    return inherited | {"XDG_STATE_HOME": str(folder)}
+    return inherited | {
+        "XDG_STATE_HOME": str(folder),
+        "LLM_PROXY_CASSETTES": str(folder / "cassettes"),
+    }
