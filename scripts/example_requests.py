@@ -106,11 +106,11 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
         temperature="hot",
     )
     yield chat_request(
-        "HTTP 400 for a streaming request: a prompt longer than the context",
+        "HTTP 400 for a streaming request: a prompt longer than the context window",
         "sea " * 1200, expected_status=400, stream=True,
     )  # fmt: skip
     yield ExampleRequest(
-        "HTTP 501: a server without embeddings",
+        "HTTP 501: a server that does not support embeddings",
         "/v1/embeddings",
         {"model": MODEL_NAME, "input": "hello"},
         expected_status=501,
