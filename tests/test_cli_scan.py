@@ -221,7 +221,7 @@ async def test_sarif_has_what_code_scanning_requires(tmp_path: Path) -> None:
     assert driver["name"] == "llm-proxy"
     assert [rule["id"] for rule in driver["rules"]] == ["anthropic-key"]
     assert driver["rules"][0]["shortDescription"]["text"] == (
-        "Secret: Anthropic API, admin and session keys, OAuth access and refresh tokens"
+        "Secret: Anthropic API, admin and session keys, and OAuth tokens"
     )
     locations = [result["locations"][0]["physicalLocation"] for result in run["results"]]
     assert [

@@ -83,7 +83,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "anthropic-key",
         ("sk-ant-",),
         rf"sk-ant-(?:[a-z]{{2,8}}[0-9]{{2}}-|(?![a-z]{{2,8}}[0-9]{{2}}-)){_VARIED}[\w-]{{16,}}",
-        "Anthropic API, admin and session keys, OAuth access and refresh tokens",
+        "Anthropic API, admin and session keys, and OAuth tokens",
     ),
     SecretPattern(
         "openai-key",
@@ -115,7 +115,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("sk-",),
         rf"{_START}sk-(?!(?:ant|or|proj|svcacct|admin)-)"
         rf"(?:{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}[\w-]*|{_MIXED}[\w-]{{20,}})",
-        "keys of DeepSeek, Moonshot, Alibaba, Stability and others, LiteLLM virtual keys",
+        "DeepSeek, Moonshot, Alibaba, Stability, LiteLLM and other sk- keys",
     ),
     SecretPattern(
         "masked-key",
@@ -219,7 +219,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "stripe-key",
         ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         rf"(?:[rs]k_(?:live|test)_{_VARIED}[A-Za-z0-9]{{16,}}|whsec_{_VARIED}[A-Za-z0-9+/]{{20,}}={{0,2}})",
-        "Stripe secret and restricted keys, webhook secrets",
+        "Stripe secret and restricted keys, and webhook secrets",
     ),
     SecretPattern(
         "elevenlabs-key",
@@ -246,7 +246,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
         r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`\"\\]{1,12}"
         r"([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-        "AWS secret access keys after their name",
+        "AWS secret access keys that follow their name",
     ),
     SecretPattern(
         "aws-session-token",
@@ -338,7 +338,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "atlassian-token",
         ("ATBB", "ATATT3", "ATCTT3"),
         rf"(?:ATBB{_VARIED}[A-Za-z0-9]{{28,40}}(?![\w-])|AT[AC]TT3[\w=-]{{50,}})",
-        "Bitbucket app passwords, Atlassian API tokens",
+        "Bitbucket app passwords and Atlassian API tokens",
     ),
     SecretPattern(
         "npm-token", ("npm_",), rf"{_START}npm_{_VARIED}[A-Za-z0-9]{{30,}}", "npm tokens"

@@ -118,8 +118,8 @@ def parse_redaction_rules(
             )
         if not is_valid_meta_text(text):
             raise UsageError(
-                f"'{shown}' is too long or has control characters; use a shorter rule of "
-                "printable characters"
+                f"the redaction rule '{shown}' is too long or contains control characters; use a "
+                "shorter rule without control characters"
             )
         if text not in by_name or by_name[text].is_optional:
             texts.append(f"{_ADDED}={text}")
