@@ -404,7 +404,7 @@ def test_every_shape_is_documented_with_what_it_covers() -> None:
 @each_row(
     "field",
     re.findall(
-        r"`(\w+)`", SECURITY_PAGE.partition("### Secret fields")[2].split(" and the like")[0]
+        r"`(\w+)`", SECURITY_PAGE.partition("### Secret fields")[2].split(" and similar fields")[0]
     ),
 )
 def test_every_documented_field_is_replaced(field: str) -> None:
