@@ -86,7 +86,8 @@ async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
     result = await run_command("export", KEY[:8], "--as", "openai-completions", folder=tmp_path)
 
     lost = (
-        "metadata system_fingerprint, reasoning, finish tool_calls (sent as stop, which means stop)"
+        "metadata system_fingerprint, reasoning, "
+        "finish reason tool_calls (sent as stop, which means stop)"
     )
     assert result.stderr.endswith(f"not converted: {lost}\n")
 
@@ -209,7 +210,7 @@ async def test_text_before_an_error_is_left_out_of_a_document(tmp_path: Path) ->
     result = await run_command("export", KEY[:8], "--as", "openai-chat", "--whole", folder=tmp_path)
 
     assert json.loads(result.stdout)["error"]["message"] == "Gone"
-    assert "not converted: the content before the failure" in result.stderr
+    assert "not converted: the content before the error" in result.stderr
 
 
 @pytest.mark.parametrize(

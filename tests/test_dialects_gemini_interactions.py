@@ -506,7 +506,7 @@ def test_arguments_that_are_no_object_can_be_streamed_but_not_in_a_document() ->
     turn = Turn((ToolCall("a", "f", '{"x'),))
 
     assert DIALECT.decode_response(encode(turn))[0].parts == turn.parts
-    with pytest.raises(NotRepresentable, match="the arguments of f must be"):
+    with pytest.raises(NotRepresentable, match="the arguments of f are not"):
         encode(turn, WHOLE)
     with pytest.raises(NotRepresentable, match="media"):
         encode(Turn((Media("audio/wav", transcript="Hi"),)))

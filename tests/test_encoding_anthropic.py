@@ -215,7 +215,7 @@ def test_broken_arguments_can_be_encoded_only_in_a_stream() -> None:
         {"type": "input_json_delta", "partial_json": '{"a'},
         {"type": "input_json_delta", "partial_json": '":'},
     ]
-    with pytest.raises(NotRepresentable, match="the arguments of f must be"):
+    with pytest.raises(NotRepresentable, match="the arguments of f are not"):
         encode_message(ToolCall("t", "f", '{"a":'))
 
 

@@ -79,7 +79,7 @@ def test_audio_and_video_are_encoded_only_in_documents(media_type: str) -> None:
 def test_arguments_that_are_no_object_can_be_encoded_only_in_a_stream() -> None:
     turn = Turn((ToolCall("a", "f", '{"city":'),), FinishReason.TOOL_CALLS)
     assert decode_turn(encode_response(STREAM, turn)).parts == turn.parts
-    with pytest.raises(NotRepresentable, match="the arguments of f must be"):
+    with pytest.raises(NotRepresentable, match="the arguments of f are not"):
         encode_response(WHOLE, turn)
 
 

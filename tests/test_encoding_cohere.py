@@ -82,7 +82,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     assert converted.losses == (
         "signature of reasoning",
         "refusal (sent as text)",
-        "finish refusal (sent as ERROR, which means error)",
+        "finish reason refusal (sent as ERROR, which means error)",
         "usage total",
     )
 

@@ -129,10 +129,10 @@ def test_arguments_keep_their_exact_json_and_non_objects_are_refused() -> None:
     (first, _) = chunks(encode(Turn((replace(call, arguments=""),))))
     assert parts_of(first) == [{"functionCall": {"name": "f", "args": {}}}]
 
-    with pytest.raises(NotRepresentable, match="the arguments of f must be"):
+    with pytest.raises(NotRepresentable, match="the arguments of f are not"):
         encode(Turn((replace(call, arguments="[1]"),)))
     for number in ("123456789012345678901234567890", "1e400", "-Infinity"):
-        with pytest.raises(NotRepresentable, match="beyond 64 bits"):
+        with pytest.raises(NotRepresentable, match="exceeds 64 bits"):
             encode(Turn((replace(call, arguments=f'{{"id":{number}}}'),)))
 
 

@@ -215,8 +215,8 @@ def test_durations_are_made_up_if_the_turn_has_none() -> None:
 @each_row(
     ("turn", "path", "stream", "error"),
     [
-        (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of f must be"),
-        (Turn((ToolCall("", "f", '{"a":'),)), "/api/chat", False, "the arguments of f must be"),
+        (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of f are not"),
+        (Turn((ToolCall("", "f", '{"a":'),)), "/api/chat", False, "the arguments of f are not"),
         (Turn((Media("audio/wav", base64="AAAA"),)), "/api/chat", True, "media"),
         (Turn((Media("image/png", url="https://a.example"),)), "/api/chat", True, "media"),
         (Turn((Media("image/png", base64="AA"),) * 2), "/api/generate", False, "one image"),
@@ -247,7 +247,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
         "signature of reasoning",
         "calls and results of the provider's own tools",
         "refusal (sent as text)",
-        "finish refusal (sent as stop, which means stop)",
+        "finish reason refusal (sent as stop, which means stop)",
         "usage cache_read",
     )
 

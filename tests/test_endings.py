@@ -263,7 +263,7 @@ async def test_a_client_that_reads_nothing_is_closed_and_its_upstream_too(
         await wait_until(lambda: not recording.active_stream_count())
         [entry] = recording.journal.entries
         seen = await _read_to_end(sock)
-    assert (entry.ending, entry.note) == ("client_gone", "the client read nothing for 0.4 s")
+    assert (entry.ending, entry.note) == ("client_gone", "the client read no data for 0.4 s")
     assert seen.ending == "rst"
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.ending is Ending.CLIENT_GONE

@@ -29,7 +29,8 @@ from wire_capture import WireCapture, capture_response
 RESET_RULE: Final = "reset,after=1"
 RESET_HEADER: Final = f"x-llm-proxy-fault: {RESET_RULE}"
 NO_LIST_ERROR: Final = (
-    'expected a list of faults: {"faults": ["reset,after=3"]}; DELETE removes the runtime faults'
+    'expected a list of faults: {"faults": ["reset,after=3"]}; '
+    "to remove the runtime faults, use DELETE"
 )
 SIMULATED: Final[dict[str, Any]] = {
     "pace": InstantPace(),

@@ -341,7 +341,7 @@ async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
         seen = await page(record_proxy.url)
 
     assert (status, document["error"]) == (
-        409, "record cannot set a pace: it forwards responses as they arrive",
+        409, "record does not support a pace: it forwards responses as they arrive",
     )  # fmt: skip
     assert seen[0] == 200
 

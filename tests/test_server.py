@@ -558,14 +558,14 @@ class TestFraming:
         raw = await send_request(replaying.url, raw_chat_request("hi", "X-Bomb: " + "a" * 200_000))
         assert raw.status in {400, 431}
         assert _refusal_message(raw).endswith(
-            "the first line or a header is longer than 65536 bytes"
+            "the request line or a header is longer than 65536 bytes"
         )
 
     async def test_a_url_that_is_too_long_is_not_shown(self, replaying: RunningProxy) -> None:
         raw = await send_request(replaying.url, build_http_request("/v1/" + "a" * 70_000, b""))
         assert raw.status == 400
         assert _refusal_message(raw).endswith(
-            "the first line or a header is longer than 65536 bytes"
+            "the request line or a header is longer than 65536 bytes"
         )
 
     async def test_a_header_of_thirty_kilobytes_is_accepted(self, replaying: RunningProxy) -> None:

@@ -210,7 +210,7 @@ class Dialect(ABC):
         prepared, response = self._prepare_and_encode(request, turns, wire_format, context)
         decoded = self.decode_response(response)
         if not prepared:
-            parts_lost = ("the content before the failure",) * any(turn.parts for turn in turns)
+            parts_lost = ("the content before the error",) * any(turn.parts for turn in turns)
             return ConvertedResponseTurns(decoded, parts_lost)
         return ConvertedResponseTurns(
             decoded, losses.between(turns, prepared, decoded, wire_format)
@@ -243,7 +243,7 @@ class Dialect(ABC):
         """The prepared turns and the response; no turns and an error where it replaces them."""
         if not turns or (len(turns) > 1 and not wire_format.has_choices):
             raise NotRepresentable(
-                f"{wire_format.dialect} responses have one choice, got {len(turns)}"
+                f"{wire_format.dialect} supports one choice per response, got {len(turns)}"
             )
         failure = encoding.first_failure(turns)
         if failure is not None and not wire_format.is_streamed:

@@ -226,8 +226,8 @@ def _complete_call(
 def arguments_error(dialect: str, call: ToolCall) -> NotRepresentable:
     """The error for a call whose arguments are not an object where they have to be."""
     return NotRepresentable(
-        f"{dialect}: the arguments of {call.name or 'a tool call'} must be a JSON object without "
-        "numbers beyond 64 bits"
+        f"{dialect}: the arguments of {call.name or 'a tool call'} are not a JSON object, or "
+        "contain a number that exceeds 64 bits"
     )
 
 

@@ -206,7 +206,9 @@ def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
             _MIN_FRAME_BYTES + len(encoded_headers) + len(payload), len(encoded_headers)
         )
     except struct.error:
-        raise ValueError("the headers or the payload are too long for a frame") from None
+        raise ValueError(
+            "the headers or the payload are too long for an event stream frame"
+        ) from None
     body = lengths + _CRC_STRUCT.pack(crc32(lengths)) + encoded_headers + payload
     return body + _CRC_STRUCT.pack(crc32(body))
 
@@ -233,7 +235,7 @@ def _slice_at(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
     """`length` bytes from an offset, and their end offset."""
     end = offset + length
     if end > len(data):
-        raise ValueError("the header extends past the end of the headers")
+        raise ValueError("a header extends past the end of the header block")
     return data[offset:end], end
 
 

@@ -271,7 +271,7 @@ def format_of_model(model: str, body: Fields) -> ModelFormat:
     shown_model = printable_excerpt(model, _MAX_SHOWN_CHARS)
     if entry is None:
         raise NotRepresentable(
-            f"bedrock: the response format of the model {shown_model} is unknown"
+            f"bedrock: unknown response format of the model {shown_model}; use Converse"
         )
     if entry[1] is None:
         raise NotRepresentable(

@@ -52,7 +52,8 @@ _MAX_NAME_CHARS: Final = 80
 _MAX_RULES: Final = 1000
 """Maximum number of runtime rules."""
 _FAULTS_ERROR: Final = (
-    'expected a list of faults: {"faults": ["reset,after=3"]}; DELETE removes the runtime faults'
+    'expected a list of faults: {"faults": ["reset,after=3"]}; '
+    "to remove the runtime faults, use DELETE"
 )
 
 
@@ -128,26 +129,29 @@ class ControlPages:
                 return None
         if self.choose_scenario is None:
             return 409, {
-                "error": f"this {self.mode.name} run uses no scenarios; start llm-proxy simulate"
+                "error": f"{self.mode.name} does not use scenarios; run llm-proxy simulate instead"
             }
         if not is_valid_name(session):
             return _invalid_session(session)
         if not isinstance(scenario, str):
             return 400, {
-                "error": 'expected a scenario: {"scenario": "ID"}; an empty ID removes the choice'
+                "error": 'expected a scenario: {"scenario": "ID"}; '
+                "an empty ID removes the selection"
             }
         scenario_id = scenario.strip()
         document = {"session": session, "scenario": scenario_id}
         if not await self.choose_scenario(session, scenario_id):
             document["warning"] = (
                 f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; the "
-                "session uses it as soon as it is loaded; run llm-proxy scenario ls to list all ids"
+                "session will use it once it is loaded; to list all ids, run llm-proxy scenario ls"
             )
         return 200, document
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
         if self.mode.name == "record":
-            return 409, {"error": "record cannot set a pace: it forwards responses as they arrive"}
+            return 409, {
+                "error": "record does not support a pace: it forwards responses as they arrive"
+            }
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")
         if not isinstance(session, str) or (session and not is_valid_name(session)):

@@ -64,7 +64,11 @@ class RequestGuards:
         target = request.raw_path
         if not target.startswith("/"):
             shown = redact_text(displayable_target(target))
-            raise RequestRefused(400, f"{shown!a} is not a path; llm-proxy is not a forward proxy")
+            raise RequestRefused(
+                400,
+                f"{shown!a} is not a path; llm-proxy is not a forward proxy: "
+                "use its address as the base URL",
+            )
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(
                 400, "HTTP/1.0 does not support Transfer-Encoding; send a Content-Length"
@@ -72,10 +76,10 @@ class RequestGuards:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not supported; use the provider's HTTP API")
         if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
-            raise RequestRefused(508, "request loop: an --upstream leads back to this proxy")
+            raise RequestRefused(508, "request loop: an --upstream URL leads back to this proxy")
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
-            raise RequestRefused(400, "a request must have exactly one Host header")
+            raise RequestRefused(400, f"expected one Host header, got {len(hosts)}")
         sockname = request.transport and request.transport.get_extra_info("sockname")
         port = sockname[1] if sockname else None
         if not _is_own_host(hosts[0], port, self.allow_hosts):
@@ -285,7 +289,7 @@ async def read_body(request: web.BaseRequest, admission: RequestAdmission) -> by
         # Keeps aiohttp, too, from waiting for the rest of the body.
         content.set_exception(web.RequestPayloadError("given up"))
         raise RequestRefused(
-            408, f"no data of the request body arrived for {admission.body_idle_timeout_s:g} s"
+            408, f"no request body data arrived for {admission.body_idle_timeout_s:g} s"
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(
@@ -321,7 +325,7 @@ def _body_too_large_error(max_body_bytes: int) -> RequestRefused:
 def _parser_error_line(text: str) -> str:
     """The first line of a parser error; the lines below it quote the bytes."""
     if (too_long := _LINE_TOO_LONG.match(text)) is not None:  # the message quotes the bytes
-        return f"the first line or a header is longer than {too_long[1]} bytes"
+        return f"the request line or a header is longer than {too_long[1]} bytes"
     return printable_excerpt(text.partition("\n")[0].rstrip(":"), _MAX_PARSER_ERROR_CHARS)
 
 

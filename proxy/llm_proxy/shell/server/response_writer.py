@@ -155,7 +155,7 @@ class ResponseWriter(web.StreamResponse):
         transport = self._request.transport
         try:
             if transport is not None and not await _wait_while_client_reads(transport, drain_task):
-                self.close_reason = f"the client read nothing for {_DRAIN_TIMEOUT_S:g} s"
+                self.close_reason = f"the client read no data for {_DRAIN_TIMEOUT_S:g} s"
                 _reset_connection(transport)
                 raise ConnectionResetError(self.close_reason)
             await drain_task

@@ -338,7 +338,7 @@ def _response_head_failure(
         )
     if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
         hint = f"set --upstream {routed.provider}=URL to the provider's own address"
-        reason = "leads back to a proxy that the request came through"
+        reason = "leads back to a proxy that already forwarded this request"
         return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}; {hint}")
     return None
 
@@ -352,7 +352,7 @@ def _invalid_head_reason(head: ResponseHead) -> str:
     try:
         head_lines(head)
     except ValueError:
-        return "a control character in the head"
+        return "a control character in the status line or a header"
     return ""
 
 
@@ -370,7 +370,7 @@ def _upstream_failure(
         case aiohttp.ServerTimeoutError():
             return UpstreamFailed(
                 502,
-                f"{upstream} cannot be reached within {settings.connect_timeout_s:g} s; {hint}",
+                f"{upstream} could not be reached within {settings.connect_timeout_s:g} s; {hint}",
             )
         case TimeoutError():
             return UpstreamFailed(
