@@ -163,7 +163,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
             "meta",
             "model",
             "\x1b",
-            "model: expected text without control characters and bidirectional marks",
+            "model: expected text without control characters or bidirectional marks",
         ),
     ],
 )

@@ -60,8 +60,8 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         ('"lo"', '"la"', 7, "the SHA-256 of the messages does not match the end line"),
         ('"bytes":131', '"bytes":130', 7, ("the messages have 131 bytes, but the end line "
          "states 130")),
-        ('"at":40,', '"at":10,', 5, "a read is at 10.0 ms"),
-        ('"at":20,', '"at":20,"x":1,', 4, "a message must have exactly one of data"),
+        ('"at":40,', '"at":10,', 5, "a read starts at 10.0 ms"),
+        ('"at":20,', '"at":20,"x":1,', 4, "wrong fields: a message needs exactly one of data"),
         ('"status":200', '"status":"200"', 3, "response.status: expected an integer, got a string"),
         ('"method":', '"Method":', 2, "request.Method is an unknown field"),
         ('{"cassette":1', '{"cassette":2', 1, "cassette format 2 is newer"),

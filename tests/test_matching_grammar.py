@@ -52,7 +52,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("uuid", "unknown rule 'uuid'; did you mean 'uuids'?"),
         ("nothing-like-it", f"unknown rule 'nothing-like-it'; known: {', '.join(NORMALISERS)}"),
         ("uuids=x", "uuids takes no argument; remove =x"),
-        ("uuids@2", "uuids has version 1, not 2; remove the version"),
+        ("uuids@2", "the version of uuids is 1, not 2; remove @2"),
         ("ignore", "ignore needs a JSONPath, such as ignore=$.metadata.trace"),
         ("regex= ", "regex needs a pattern, such as regex=build-[0-9]+"),
         ("regex=(a", "regex=(a is not a valid RE2 pattern: missing ): (a"),
@@ -142,7 +142,7 @@ def test_how_alike_a_cassette_must_be(text: str, settings: MatchSettings) -> Non
     "text", ["", "exactly", "exact:1", "nearest", "nearest:", "nearest:0.4", "nearest:2", "near:1"]
 )
 def test_an_unknown_way_to_match_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="use exact, normalised or nearest:"):
+    with pytest.raises(UsageError, match="use exact, normalised, or nearest:"):
         parse_match_settings(text)
 
 

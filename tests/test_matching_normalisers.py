@@ -280,7 +280,7 @@ class TestIgnore:
     @each_row(
         ("path", "why"),
         [
-            ("temperature", "a JSONPath starts with $"),
+            ("temperature", "the JSONPath must start with $"),
             ("$", "selects the whole body; use a longer path"),
             ("$.*", "selects the whole body; use a longer path"),
             ("$[*]", "selects the whole body; use a longer path"),

@@ -149,7 +149,7 @@ def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None
         '  $.messages[0].content: request has "hello", cassette has "hallo"',
         (
             "    to ignore: --normalise 'ignore=$.messages[0].content' "
-            "(this would ignore the question itself; record it instead)"
+            "(this would ignore the prompt itself; record the request instead)"
         ),
         "  $.temperature: request has 0.5, cassette has no value",
         "    to ignore: --normalise 'ignore=$.temperature'",
@@ -233,10 +233,10 @@ def test_without_a_similar_cassette_the_miss_names_no_file() -> None:
     requested = call_to("GET", "/v1/files")
     miss = miss_of(requested, chat_call(), chat_call(seed=1))
     assert str(miss) == (
-        "no cassette matches GET /v1/files: ./cassettes has no similar request (2 cassettes); "
+        "no cassette matches GET /v1/files: ./cassettes contains no similar request (2 cassettes); "
         "record it with llm-proxy record"
     )
-    assert "./cassettes has no similar request (2 cassettes)" in miss.detail
+    assert "./cassettes contains no similar request (2 cassettes)" in miss.detail
     assert f"key {requested.key[:16]}, session default" in miss.detail
     assert "c0.jsonl" not in str(miss) + miss.detail
 

@@ -88,7 +88,7 @@ def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own_rule(
     assert report.nearest is not None
     assert [difference.rule for difference in report.nearest.differences] == ["ignore=$.seed"]
     assert report.text.splitlines()[-1] == (
-        "the nearest cassette matches with: --normalise 'ignore=$.user' --normalise whitespace "
+        "to match the nearest cassette, use: --normalise 'ignore=$.user' --normalise whitespace "
         "--normalise 'ignore=$.seed'"
     )
     loosened = parse_rules(report.rules)
@@ -130,7 +130,7 @@ def test_uuids_that_are_used_differently_are_not_left_to_the_uuids_rule() -> Non
 
 def test_the_rules_can_be_pasted_into_a_shell() -> None:
     report = report_of_miss(call(metadata={"a b": 1}), call(metadata={"a b": 2}))
-    line = report.text.splitlines()[-1].removeprefix("the nearest cassette matches with: ")
+    line = report.text.splitlines()[-1].removeprefix("to match the nearest cassette, use: ")
     assert shlex.split(line) == ["--normalise", 'ignore=$.metadata["a b"]']
 
 

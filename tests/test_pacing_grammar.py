@@ -86,11 +86,12 @@ USE: Final = (
     "ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
 TIMES: Final = (
-    "not a valid duration; use 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), normal(50ms,10ms), "
-    "lognormal(40ms,0.5)"
+    "not a valid duration; use, for example, 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), "
+    "normal(50ms,10ms), lognormal(40ms,0.5)"
 )
 SIGMA: Final = (
-    "the sigma of lognormal is a number from 0 to 5 without a unit, such as lognormal(40ms,0.5)"
+    "the sigma of lognormal must be a number from 0 to 5 without a unit, such as "
+    "lognormal(40ms,0.5)"
 )
 CHUNKS: Final = "use recorded, event, token, coalesced or a number of bytes above 0"
 
@@ -101,7 +102,7 @@ INVALID: Final[dict[str, str]] = {
     ",gap=1ms": "empty term; remove the extra comma",
     **dict.fromkeys(("fast", "x", "4", "-1x", "1.x", "1e3x", "infx", "nanx", "x4"), USE),
     **dict.fromkeys(("٤x", "1 2x", "tps", "profile"), USE),
-    "fast,gap=1ms": f"fast is not a term of a pace; {USE}",
+    "fast,gap=1ms": f"fast is not a valid term; {USE}",
     "0x": "0x: the speed must be above 0",
     "0.00000001x": "0.00000001x: the speed must be above 0",
     "0tps": "0tps: the rate must be above 0",
@@ -139,7 +140,7 @@ INVALID: Final[dict[str, str]] = {
     "gap=30..80": "gap=30..80: the unit is missing; use 30ms or 30s",
     "gap=80..30ms": "gap=80..30ms: the minimum is greater than the maximum; use 30ms..80ms",
     "gap=uniform(2s,1s)": "gap=uniform(2s,1s): the minimum is greater than the maximum; use 1s..2s",
-    "ttft=1441m": "ttft=1441m: longer than one day, the maximum",
+    "ttft=1441m": "ttft=1441m: longer than the maximum of one day",
     "gap=pareto(1ms,2ms)": (
         "gap=pareto(1ms,2ms): unknown distribution; use uniform(30ms,80ms), "
         "normal(50ms,10ms), lognormal(40ms,0.5)"
@@ -149,7 +150,7 @@ INVALID: Final[dict[str, str]] = {
     "gap=lognormal(40ms,5ms)": f"gap=lognormal(40ms,5ms): {SIGMA}",
     "gap=lognormal(40ms,5.1)": f"gap=lognormal(40ms,5.1): {SIGMA}",
     "max-gap=1..2s": f"max-gap=1..2s: {TIMES}",
-    "max-gap=0s": "max-gap=0s: must be above 0, such as 2s; use the pace instant for no delays",
+    "max-gap=0s": "max-gap=0s: must be above 0, such as 2s; for no delays, use the pace instant",
     "chunks=0": f"chunks=0: {CHUNKS}",
     "chunks=events": f"chunks=events: {CHUNKS}",
     "chunks=99999999999": f"chunks=99999999999: {CHUNKS}",

@@ -191,8 +191,9 @@ class TestSessions:
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
             raw = await send_request(replaying.url, _by_path("b"))
         assert raw.status == 424
-        assert "belongs to session a, not to session b; record it again in session b" in _message(
-            raw
+        assert (
+            "belongs to session a, not to session b; record the request again in session b"
+            in _message(raw)
         )
 
     @each_row("name", ["a/b", "..", ".hidden", "%2e%2e", "a%20b", "x" * 101, "é"])
@@ -519,7 +520,7 @@ class TestCassettesThatCannotBeTrusted:
             (_edit, "the file was edited or damaged"),
             (_set_newer_format, "upgrade llm-proxy"),
             (_forge_header, "headers"),
-            (_forge_framing_header, "a cassette must not store the header 'Transfer-Encoding'"),
+            (_forge_framing_header, "the header 'Transfer-Encoding' is not allowed in a cassette"),
         ],
         ids=["torn", "edited", "newer format", "forged header", "framing header"],
     )

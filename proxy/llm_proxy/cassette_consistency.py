@@ -38,13 +38,13 @@ def consistency_problems(
         )
     if key_prefix is not None and key_prefix != meta.key[:16]:
         yield (
-            f"the key starts with {meta.key[:16]}, but the file name has {key_prefix}; rename "
-            f"the file to {meta.key[:16]}-<take>.jsonl"
+            f"the key starts with {meta.key[:16]}, but the file name with {key_prefix}; "
+            f"rename the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _recomputed_key(cassette)
     if key not in {None, meta.key} and not was_redacted_after_keying(cassette.request):
         yield (
-            f"the stored request has the key {str(key)[:16]}…, but line 1 has "
+            f"the stored request has the key {str(key)[:16]}…, but line 1 states "
             f"{meta.key[:16]}…; {_RECORD_AGAIN}"
         )
     if meta.key_rules_version > KEY_RULES_VERSION:

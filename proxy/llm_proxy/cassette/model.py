@@ -65,7 +65,7 @@ _PATTERN_DESCRIPTIONS: Final = MappingProxyType(
         repr(_HTTP_NAME): "an HTTP token (letters, digits and punctuation, no spaces)",
         repr(_HEADER_VALUE): "Latin-1 text without control characters",
         repr(_HEX64): "64 lowercase hexadecimal digits",
-        repr(_TERMINAL_SAFE): "text without control characters and bidirectional marks",
+        repr(_TERMINAL_SAFE): "text without control characters or bidirectional marks",
         repr(_PRINTABLE_ASCII): "printable ASCII without spaces",
         repr(_PATH): "a path that starts with a slash, in printable ASCII without spaces",
     }

@@ -201,7 +201,7 @@ class _CassetteParser:
         if end.at_ms < (starts[-1][1] if starts else head.at_ms):
             raise self._error(
                 last_number,
-                f"the end is at {end.at_ms} ms, which is before the last read or the head",
+                f"the response ends at {end.at_ms} ms, before its last read or its head",
             )
         codec = framing.codec_name_for_body(head.codec, body)
         if codec != head.codec:  # stored by a version that relied on the content type alone
@@ -226,7 +226,7 @@ class _CassetteParser:
             raise self._error(3, f"unknown codec {head.codec!r}; known: {known}")
         for name, _ in head.headers:
             if name.lower() in _RESERVED_HEADERS:
-                raise self._error(3, f"a cassette must not store the header {name!r}")
+                raise self._error(3, f"the header {name!r} is not allowed in a cassette")
         if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS_STATUSES):
             raise self._error(
                 3,
@@ -246,7 +246,7 @@ class _CassetteParser:
             message = self._decode(number, decode_message, fields)
             read_starts = self._parse_read_starts(number, at, len(message), earliest_ms)
             if message and not starts and (not read_starts or read_starts[0][0] != 0):
-                raise self._error(number, "no read starts at the first byte of the body")
+                raise self._error(number, 'the first byte of the body has no time in "at"')
             starts += [(position + offset, ms) for offset, ms in read_starts]
             earliest_ms = read_starts[-1][1] if read_starts else earliest_ms
             messages.append(message)
@@ -262,7 +262,7 @@ class _CassetteParser:
         except msgspec.ValidationError as error:
             raise self._error(
                 number,
-                f"{validation_error_sentence(error, 'at')} (at is a time in ms, or a list of "
+                f"{validation_error_sentence(error, 'at')} (use a time in ms, or a list of "
                 "[byte offset, ms] pairs)",
             ) from None
         read_starts = [(0, raw_starts)] if isinstance(raw_starts, float) else raw_starts
@@ -277,8 +277,8 @@ class _CassetteParser:
             if not earliest_ms <= ms <= MAX_OFFSET_MS:
                 raise self._error(
                     number,
-                    f"a read is at {ms} ms, which is before an earlier read or head, or later "
-                    "than 6 hours",
+                    f"a read starts at {ms} ms, which is before the previous read or the "
+                    "response head, or after 6 hours",
                 )
             previous_offset, earliest_ms = offset, ms
         return read_starts

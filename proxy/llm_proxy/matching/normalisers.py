@@ -666,7 +666,9 @@ def _parse_path(argument: str) -> StepCountingPath:
 
     shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
     if not argument.startswith("$"):
-        raise UsageError(f"ignore={shown}: a JSONPath starts with $, such as $.metadata.trace")
+        raise UsageError(
+            f"ignore={shown}: the JSONPath must start with $, such as $.metadata.trace"
+        )
     try:
         path = json_paths.compile_path(argument)
     except ValueError as error:

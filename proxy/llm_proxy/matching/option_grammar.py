@@ -43,8 +43,9 @@ def parse_match_settings(text: str) -> MatchSettings:
             return MatchSettings(minimum_similarity=float(similarity))
         case _:
             raise UsageError(
-                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid way to match: use "
-                "exact, normalised or nearest:0.9, with a similarity from 0.5 to 1"
+                f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid matching mode: use "
+                "exact, normalised, or nearest: with a similarity from 0.5 to 1, such as "
+                "nearest:0.9"
             )
 
 
@@ -80,9 +81,9 @@ def parse_rule(text: str) -> NormaliserRule:
             "line breaks, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:
+        shown_version = printable_excerpt(version, 20)
         raise UsageError(
-            f"{name} has version {rule.version}, not {printable_excerpt(version, 20)}; remove "
-            "the version"
+            f"the version of {name} is {rule.version}, not {shown_version}; remove @{shown_version}"
         )
     return rule
 

@@ -111,7 +111,7 @@ def no_cassette_miss(
         return Miss(f"{reason}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
     if nearest is None:
         cassettes = count_with_noun(candidate_count, "cassette")
-        no_similar = f"{library_path} has no similar request ({cassettes})"
+        no_similar = f"{library_path} contains no similar request ({cassettes})"
         detail = f"no cassette matches {summary}: {no_similar}; {key_and_session}"
         return Miss(
             f"no cassette matches {summary}: {no_similar}; {_RECORD_ADVICE}",
@@ -124,8 +124,8 @@ def no_cassette_miss(
         if nearest_cassette.session not in (routed.session, DEFAULT_SESSION):
             session = printable_excerpt(nearest_cassette.session, _MAX_NAME_CHARS)
             reason = (
-                f"belongs to session {session}, not to session {routed.session}; record it again "
-                f"in session {routed.session}"
+                f"belongs to session {session}, not to session {routed.session}; record the "
+                f"request again in session {routed.session}"
             )
         file = printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)
         detail = f"no cassette can be replayed for {summary}: {file} matches, but {reason}"
@@ -274,11 +274,13 @@ def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> tuple[str
         return "", ""
     match difference.path_steps[0]:
         case "model":
-            warning = "this would replay the response of another model; record it instead"
+            warning = "this would replay the response of another model; record the request instead"
         case "stream":
-            warning = "this would mix streaming and other responses; record it instead"
+            warning = (
+                "this would mix streaming and non-streaming responses; record the request instead"
+            )
         case name if name in dialect.prompt_fields:
-            warning = "this would ignore the question itself; record it instead"
+            warning = "this would ignore the prompt itself; record the request instead"
         case _:
             warning = ""
     return f"ignore={path}", warning
@@ -379,7 +381,7 @@ def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> lis
     if nearest.more:
         lines.append(f"  and {nearest.more} more")
     options = format_normalise_options(rules)
-    lines.append(f"the nearest cassette matches with: {options}" if options else _RECORD_ADVICE)
+    lines.append(f"to match the nearest cassette, use: {options}" if options else _RECORD_ADVICE)
     return lines
 
 

@@ -369,7 +369,7 @@ def _parse_mock_reply(value: object) -> MockReply:
     if isinstance(value, str):
         return MockReply(content=value)
     if not isinstance(value, Mapping):
-        raise TypeError(f"expected text or a reply, got {value!r:.80}")
+        raise TypeError(f"expected text or a dictionary, got {value!r:.80}")
     return loading.parse_struct(
         MockReply, "returned value", orjson.dumps(value).decode(), is_json=True
     )

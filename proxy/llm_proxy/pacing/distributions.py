@@ -172,8 +172,8 @@ def parse_distribution(text: str) -> DurationDistribution:
         case ("lognormal", first, second):
             if re.fullmatch(NUMBER_PATTERN, second) is None or float(second) > _MAX_SIGMA:
                 raise ValueError(
-                    f"the sigma of lognormal is a number from 0 to {_MAX_SIGMA:g} without a unit, "
-                    "such as lognormal(40ms,0.5)"
+                    f"the sigma of lognormal must be a number from 0 to {_MAX_SIGMA:g} without a "
+                    "unit, such as lognormal(40ms,0.5)"
                 )
             return LognormalDistribution(parse_time_ms(first), round(float(second), 6))
         case _:
@@ -184,13 +184,15 @@ def parse_time_ms(text: str) -> float:
     """Parses a duration such as `300ms` or `0.3s` to ms.  Raises `ValueError`."""
     time_match = _TIME_PATTERN.fullmatch(text)
     if time_match is None:
-        raise ValueError(f"not a valid duration; use 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}")
+        raise ValueError(
+            f"not a valid duration; use, for example, 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}"
+        )
     digits, unit = time_match.groups()
     if unit is None:
         raise ValueError(f"the unit is missing; use {digits}ms or {digits}s")
     ms = round(float(digits) * _MS_PER_UNIT[unit], 6)
     if ms > MAX_DURATION_MS:
-        raise ValueError("longer than one day, the maximum")
+        raise ValueError("longer than the maximum of one day")
     return ms
 
 

@@ -336,7 +336,7 @@ def _parse_timing_term(term: str, *, is_only_term: bool) -> Pace:
                 f"unknown profile {_displayable_excerpt(name)}; known: {', '.join(PROFILES)}"
             )
         return ModelledPace(profile=PROFILES[name])
-    reason = "" if is_only_term else f"{_displayable_excerpt(term)} is not a term of a pace; "
+    reason = "" if is_only_term else f"{_displayable_excerpt(term)} is not a valid term; "
     raise ValueError(f"{reason}use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}")
 
 
@@ -358,7 +358,7 @@ def _parse_value(name: str, value: str) -> Any:
         case "max-gap":
             max_gap_ms = parse_time_ms(value)
             if max_gap_ms == 0:
-                raise ValueError("must be above 0, such as 2s; use the pace instant for no delays")
+                raise ValueError("must be above 0, such as 2s; for no delays, use the pace instant")
             return max_gap_ms
         case _:
             return parse_distribution(value)

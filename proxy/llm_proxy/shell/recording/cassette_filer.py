@@ -283,8 +283,8 @@ class CassetteFiler:
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
             log.warning(
-                "another process added %s during this run, so that take is kept next to the new "
-                "takes; use a separate session or --cassettes for each recording process",
+                "another process added %s during this run, so that take is kept in addition to the "
+                "new takes; give each recording process its own session or --cassettes folder",
                 path,
             )
         return is_foreign
