@@ -49,8 +49,8 @@ def consistency_problems(
         )
     if meta.key_rules_version > KEY_RULES_VERSION:
         yield (
-            f"key rules {meta.key_rules_version} are newer than this llm-proxy supports "
-            f"({KEY_RULES_VERSION}); upgrade llm-proxy"
+            f"key rules version {meta.key_rules_version} is newer than this llm-proxy supports (up "
+            f"to {KEY_RULES_VERSION}); upgrade llm-proxy"
         )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
         if not is_valid_name(name):

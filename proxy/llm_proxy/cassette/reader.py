@@ -177,7 +177,7 @@ class _CassetteParser:
         last_number = self._line_count
         if last_number < 4 or "end" not in self._last_line:
             raise self._error(
-                last_number, "the file is truncated: the last line is not an end line"
+                last_number, 'the file is truncated: the last line does not contain "end"'
             )
         head = self._convert(3, HeadLine, next(self._lines)).response
         self._check_head(head, request.method)

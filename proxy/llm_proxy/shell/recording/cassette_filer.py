@@ -311,7 +311,7 @@ class CassetteFiler:
                 self._delete_take(meta, number)
             sync_folder(path.parent)
         except OSError as error:
-            log.warning("cannot rename or delete older takes of %s: %s", path, error.strerror)
+            log.warning("cannot rename or delete takes older than %s: %s", path, error.strerror)
         return path
 
     def _delete_take(self, meta: CassetteMeta, number: int) -> None:
