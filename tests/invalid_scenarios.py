@@ -29,9 +29,9 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     ),
     "a tab": (
         "id: a\nturns:\n\t- turn: 1\n",
-        "3:1: $: a tab cannot be used for indentation; use spaces",
+        "3:1: $: a tab is used for indentation; use spaces",
     ),
-    "an at sign": ("id: @a\n", "1:5: $: text cannot start with @; put the text in quotes"),
+    "an at sign": ("id: @a\n", "1:5: $: text that starts with @ must be in quotes"),
     "an open list": (
         "id: a\nturns: [1, 2\n",
         "3:1: $: missing comma or ] in the list that starts at line 2",
@@ -47,14 +47,14 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "quotes within quotes": (
         "id: 'it's'\n",
         (
-            "1:9: $: this line does not fit the object that starts at line 1; check the "
+            "1:9: $: this line does not continue the object that starts at line 1; check the "
             "indentation, and quotes within quoted text"
         ),
     ),
     "a list and an object": (
         "- id: a\nid: b\n",
         (
-            "2:1: $: this line does not fit the list that starts at line 1; start each "
+            "2:1: $: this line does not continue the list that starts at line 1; start each "
             "item with - and a space, in the same column"
         ),
     ),
@@ -67,7 +67,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     ),
     "a list in the line of its name": (
         "turns: - turn: 1\n",
-        "1:8: $: a list cannot start on the line of its name; put each - on a separate line",
+        "1:8: $: the list starts on the same line as its name; put each - on a separate line",
     ),
     "an escape": (
         'id: "\\d"\n',
@@ -75,13 +75,19 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     ),
     "half of a pair": (
         'id: "\\ud83d\\ude00"\n',
-        "1:8: $: incomplete escape; write the character itself, or \\U and eight digits",
+        (
+            "1:8: $: incomplete escape; write the character itself, or \\U and eight hexadecimal "
+            "digits"
+        ),
     ),
     "text after a bar": (
         "id: | a\n",
         "1:7: $: unexpected text after | or >; start the text on the next line",
     ),
-    "an unknown handle": ("id: !x!y a\n", "1:5: $: put text that starts with ! in quotes"),
+    "an unknown handle": (
+        "id: !x!y a\n",
+        "1:5: $: undefined tag; put text that starts with ! in quotes",
+    ),
     "another version": (
         "%YAML 2.0\n---\nid: a\n",
         "1:1: $: unsupported YAML version; use 1.1 or 1.2",
@@ -89,7 +95,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "names in two columns": (
         "  id: a\ndescription: b\n",
         (
-            "2:1: $: this line does not fit the lines above; start all names of an object "
+            "2:1: $: this line does not continue the object above; start all its names "
             "in the same column"
         ),
     ),
@@ -116,7 +122,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     ),
     "repeated within itself": (
         "turns: &a [*a]\n",
-        "1:12: $: the alias *a refers to itself; write the value out",
+        "1:12: $: the alias *a refers to itself; replace the alias with a value",
     ),
     "too deep": (
         "turns: " + "[" * 120 + "]" * 120 + "\n",
@@ -237,7 +243,7 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "a merge": (
         "<<: {id: a}\nid: a\ndescription: b\nturns: []\n",
-        ("1:1: $: merge keys (<<) are not supported; write the fields out",),
+        ("1:1: $: merge keys (<<) are not supported; copy the fields here",),
     ),
     "a tag": (
         "id: !!python/name:os.system a\ndescription: b\nturns: []\n",
@@ -318,7 +324,12 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "infinity": (
         _HEAD + "turns: []\nchunks: {delay_ms: .inf}\n",
-        ("4:20: $.chunks.delay_ms: .inf is not a JSON number; write digits or put it in quotes",),
+        (
+            (
+                "4:20: $.chunks.delay_ms: .inf is not a JSON number; write a finite number, "
+                "or put the text in quotes"
+            ),
+        ),
     ),
     "a large number": (
         scenario_with_response(
@@ -471,8 +482,8 @@ turns:
         "mock: {respond: echo}\n",
         (
             (
-                "1:8: $.mock.respond: unknown field 'respond'; a function is set with "
-                "--respond, not in a file; use reply or replies"
+                "1:8: $.mock.respond: unknown field 'respond'; set a function with "
+                "--respond, or set reply or replies here"
             ),
         ),
     ),

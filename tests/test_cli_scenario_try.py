@@ -86,7 +86,7 @@ async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -
 async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"), "--scenario", "late")
 
-    assert "late  (scenarios.yaml:16)  chosen: a header or the session names it" in result.stdout
+    assert "late  (scenarios.yaml:16)  chosen: a header or the session selects it" in result.stdout
     assert "Scenario late has no turn 1; its turns: none." in result.stdout
     assert result.exit_code == 1
 
@@ -98,7 +98,7 @@ async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
         (
             {"model": "m"},
             ("--as", "gemini", "--path", "/v1/models"),
-            "is not a chat request of the dialect opaque",
+            "is not a chat request in the dialect opaque",
         ),
     ],
     ids=["no object", "no turn"],

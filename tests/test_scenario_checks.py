@@ -26,7 +26,7 @@ from scenario_server import (
     turn_of_response,
 )
 
-UNSENT: Final = " (the request does not set it; some SDKs and models never do)"
+UNSENT: Final = " (the request does not set it; some SDKs never do)"
 
 
 def check_message(turn_fields: dict[str, Any], **conversation: Any) -> str | None:

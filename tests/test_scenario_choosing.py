@@ -77,7 +77,9 @@ TWO_SCENARIOS: Final = ScenarioSet(
 def test_a_header_or_the_session_wins_over_the_message() -> None:
     chosen = choose_scenario(TWO_SCENARIOS, make_match_context("a", scenario="b"), thread_time)
 
-    assert chosen == ChosenScenario(TWO_SCENARIOS.scenarios[1], "a header or the session names it")
+    assert chosen == ChosenScenario(
+        TWO_SCENARIOS.scenarios[1], "a header or the session selects it"
+    )
 
 
 @pytest.mark.shows("000-24")
@@ -138,7 +140,7 @@ async def test_a_request_without_text_of_a_user_names_no_scenario(
     async with serve_scenarios(tmp_path, scenario_document(text_turn())) as server:
         response = await server.send(texts=messages, stream=stream)
 
-    reason = "The request has no user text that could name a scenario."
+    reason = "The request contains no user text to select a scenario by."
     assert (response.raw_response.status, report_fields(response.turn)) == (
         200,
         check_failure_report(reason),

@@ -245,15 +245,15 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
         ),
         (
             {"allOf": [{"type": "string"}, {"type": "null"}]},
-            '$: no value is both ["string"] and ["null"]',
+            '$: the types ["string"] and ["null"] contradict each other',
         ),
         (
             {"$ref": "https://x.example/y"},
             "$: https://x.example/y refers to another document, which is not supported",
         ),
         ({"$ref": "#/$defs/x"}, "$: #/$defs/x does not exist"),
-        ({"$ref": "#"}, "$: # refers to itself without end"),
-        (CHAIN, "$.a: #/$defs/a refers to itself without end"),
+        ({"$ref": "#"}, "$: # refers to itself in an endless loop"),
+        (CHAIN, "$.a: #/$defs/a refers to itself in an endless loop"),
         (
             {"required": ["a"], "properties": {"a": {"minItems": 1, "items": UNSUPPORTED}}},
             "$.a[0]: the pattern (?=x) is not supported",
@@ -270,17 +270,20 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
         ),
         (
             {"minProperties": 1, "additionalProperties": False},
-            "$: 1 properties are required, but no names for them can be generated",
+            "$: 1 properties are required, but too few names can be generated",
         ),
         (
             {"type": "string", "minLength": 9, "maxLength": 8},
-            "$: no text has at least 9 and at most 8 characters",
+            "$: the schema requires at least 9 and at most 8 characters",
         ),
-        ({"type": "string", "minLength": 10**9}, "$: a text of 1000000000 characters is too long"),
+        (
+            {"type": "string", "minLength": 10**9},
+            "$: the required text of 1000000000 characters is too long",
+        ),
         ({"type": "array", "minItems": 10**9}, "$: the schema requires more than 20000 values"),
         (
             {"type": "array", "minItems": 3, "uniqueItems": True, "items": {"type": "boolean"}},
-            "$[2]: no other unique item can be generated",
+            "$[2]: too few different items can be generated (uniqueItems)",
         ),
     ],
 )

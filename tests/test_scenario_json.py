@@ -81,9 +81,9 @@ def test_every_name_and_value_has_its_position() -> None:
         ('{"a": "\\q"}', "1:8: unknown escape in JSON; write \\\\ for a backslash"),
         (
             '{"a": "\t"}',
-            "1:8: control characters must be escaped in JSON, such as \\n and \\t",
+            "1:8: unescaped control character; write \\n for a line break and \\t for a tab",
         ),
-        ("{}\n{}", "2:1: unexpected text after the end of the JSON; put several values in a list"),
+        ("{}\n{}", "2:1: unexpected text after the JSON value; put several values in a list"),
         ("[" * 200, "1:101: values are nested more than 100 levels deep"),
         ("[" * 100_000, "1:101: values are nested more than 100 levels deep"),
     ],
@@ -101,7 +101,7 @@ def test_mistakes_in_readable_json_are_reported() -> None:
     ] == [
         "10: $: duplicate field 'a'; the first one is at line 1",
         (
-            "23: $.b: the escape is half of a surrogate pair; write the character itself, or both "
+            "23: $.b: this escape is half of a surrogate pair; write the character itself, or both "
             "halves"
         ),
         "38: $.c: the number 1e999 is too large; put it in quotes, or write fewer digits",

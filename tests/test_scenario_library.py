@@ -118,7 +118,7 @@ def test_unreadable_files_are_reported_and_their_neighbours_loaded(tmp_path: Pat
     loaded = load_scenarios([tmp_path])
 
     assert mistakes(tmp_path, loaded) == [
-        "loop: the symbolic link leads to a parent folder; remove the link",
+        "loop: the symbolic link points to a parent folder; remove the link",
         "lost.yaml: broken symbolic link; remove the link",
         "pipe.yaml: not a regular file; rename or remove it",
         "self.yaml: cannot read the file: Too many levels of symbolic links",
@@ -149,7 +149,7 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
     assert reasons == [
         "no such file or folder: nowhere (set --scenarios)",
         "not a file or folder: pipe (set --scenarios)",
-        "no scenario files in empty; add one of *.yaml, *.yml, *.json",
+        "no scenario files in empty; add a file that matches *.yaml, *.yml, *.json",
     ]
 
 
@@ -465,7 +465,7 @@ async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
 
     assert [record.getMessage() for record in caplog.records] == [
         (
-            f"keeping the previous scenarios: no scenario files in {tmp_path}; add one of *.yaml, "
-            "*.yml, *.json"
+            f"keeping the previous scenarios: no scenario files in {tmp_path}; add a file that "
+            "matches *.yaml, *.yml, *.json"
         )
     ]

@@ -294,7 +294,7 @@ def test_an_empty_file_is_a_warning(content: bytes) -> None:
             "s.yaml:2:4: $: the byte 0xe9 is not valid UTF-8; save the file as UTF-8",
         ),
         (b"\xff\xfea\0", "s.yaml:1:1: $: the byte 0xff is not valid UTF-8; save the file as UTF-8"),
-        (b"#" * (MAX_FILE_BYTES + 1), "s.yaml: larger than 16 MiB; split the file"),
+        (b"#" * (MAX_FILE_BYTES + 1), "s.yaml: the file is larger than 16 MiB; split it"),
     ],
     ids=["Latin-1", "UTF-16", "too large"],
 )  # fmt: skip

@@ -93,9 +93,9 @@ def test_each_trouble_has_its_advice() -> None:
     assert re.findall(r"(?m)^- \*\*(.+?)\*\*:", advice) == [
         "Scenario not found",
         "Expected tools not available",
-        "No turn N",
+        "Scenario … has no turn N",
         "Expected temperature … but received undefined",
-        "Retries do not fail",
+        "The application sees no failure",
         "Expected reasoning to remain enabled",
     ]
     assert scenario_statements.PAGE.name in SCENARIOS

@@ -69,7 +69,7 @@ def test_an_error_turn_has_the_id_of_a_final_report() -> None:
         "agent__final_report",
         '{"status":"failure","report_format":"markdown","report_content":"# Test Harness Error'
         "\\n\\nExpected temperature 1 but received undefined (the request does not set it; some "
-        'SDKs and models never do)"}',
+        'SDKs never do)"}',
     )
 
 
@@ -90,7 +90,10 @@ async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
     assert after == {
         "unsuccessful": [
             {"session": "b", "reason": "Scenario refund has no turn 2; its turns: 1."},
-            {"session": "a", "reason": "The request has no user text that could name a scenario."},
+            {
+                "session": "a",
+                "reason": "The request contains no user text to select a scenario by.",
+            },
         ]
     }
     assert simulator.journal.counts.unsuccessful == 2

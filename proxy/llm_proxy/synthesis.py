@@ -187,7 +187,7 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     if not end:
         raise ValueError(f"{_INSTRUCTION_END} is missing")
     if len(block) > _MAX_BLOCK_CHARS:
-        raise ValueError(f"it has {len(block)} characters (maximum {_MAX_BLOCK_CHARS})")
+        raise ValueError(f"its length is {len(block)} characters (maximum {_MAX_BLOCK_CHARS})")
     block_bytes = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(block_bytes, type=Instruction)
@@ -198,7 +198,7 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     total_words = call_count = 0
     for index, message in enumerate(instruction.messages):
         if (message.text_message is UNSET) == (message.tool_call is UNSET):
-            raise ValueError(f"`$.messages[{index}]` needs either text_message or tool_call")
+            raise ValueError(f"`$.messages[{index}]` must contain either text_message or tool_call")
         if message.text_message:
             total_words += message.text_message.length + reasoning_words
         call_count += len(message.tool_call or ())

@@ -84,8 +84,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
     conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
         raise UsageError(
-            f"{request} is not a chat request of the dialect {routed.dialect.name}; "
-            "set --as or --path"
+            f"{request} is not a chat request in the dialect {routed.dialect.name}; "
+            "set the dialect with --as or the URL path with --path"
         )
     context = match_context_of(routed, conversation, "")
     try:

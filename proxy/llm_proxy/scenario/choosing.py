@@ -245,7 +245,7 @@ class CompiledMatch:
             )
             for value in values
         ):
-            yield f"{path} is {_displayed_values(values)}, expected a match of /{pattern}/"
+            yield f"{path} is {_displayed_values(values)}, expected a match for /{pattern}/"
 
 
 def _displayed_values(values: list[Json]) -> str:
@@ -332,7 +332,7 @@ def choose_scenario(
         if requested_id not in scenario_set.scenarios_by_id:
             return NoScenario(requested_id, is_explicit=True)
         return ChosenScenario(
-            scenario_set.scenarios_by_id[requested_id], "a header or the session names it"
+            scenario_set.scenarios_by_id[requested_id], "a header or the session selects it"
         )
     first_user_text = context.conversation.first_user_text.strip()
     if first_user_text in scenario_set.scenarios_by_id:
@@ -357,7 +357,7 @@ def choose_scenario(
 def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:
     """The error message for a request that no scenario answers, with similar ids."""
     if not no_scenario.requested_id:
-        return "The request has no user text that could name a scenario."
+        return "The request contains no user text to select a scenario by."
     suggestions = ", ".join(scenario_set.nearest_ids(no_scenario.requested_id))
     hint = f" Did you mean {suggestions}?" if suggestions else ""
     return (
@@ -407,7 +407,7 @@ def _mismatch_reason(
 ) -> str:
     if context.requested_scenario_id:
         requested_id = printable_excerpt(context.requested_scenario_id, _MAX_TRIED_CHARS)
-        return f"a header or the session names {requested_id}"
+        return f"a header or the session selects {requested_id}"
     if located.value.match is None:
         text = context.conversation.first_user_text.strip()
         return f"its id is not the first user message {printable_excerpt(text, _MAX_TRIED_CHARS)!r}"

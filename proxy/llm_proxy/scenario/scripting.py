@@ -301,7 +301,7 @@ def _check_number(name: str, expected: float | None, actual: float | None) -> st
         f"Expected {name} {_format_js_number(expected)} but received {_format_js_number(actual)}"
     )
     if actual is None:
-        message += " (the request does not set it; some SDKs and models never do)"
+        message += " (the request does not set it; some SDKs never do)"
     return message
 
 

@@ -80,7 +80,7 @@ def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
             raise UsageError(f"cannot read {name}: {error.strerror}") from None
         if not scanned:
             names = ", ".join(f"*{suffix}" for suffix in SCENARIO_SUFFIXES)
-            raise UsageError(f"no scenario files in {name}; add one of {names}")
+            raise UsageError(f"no scenario files in {name}; add a file that matches {names}")
         files_by_path |= {file.path: file for file in scanned}
     return tuple(files_by_path.values())
 
@@ -103,7 +103,7 @@ def _files_in_folder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iter
         try:
             identity = _file_identity(path.stat())
             if identity in ancestors:
-                reason = "the symbolic link leads to a parent folder; remove the link"
+                reason = "the symbolic link points to a parent folder; remove the link"
                 yield ScannedFile(path, None, reason)
             else:
                 yield from _files_in_folder(path, (*ancestors, identity))

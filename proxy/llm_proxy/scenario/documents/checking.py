@@ -30,7 +30,7 @@ from llm_proxy.yaml_composer import SourceMark
 
 _HINTS_BY_FIELD: Final = {
     "reasoning": "; or use the field reasoning_content, which accepts text",
-    "respond": "; a function is set with --respond, not in a file; use reply or replies",
+    "respond": "; set a function with --respond, or set reply or replies here",
 }
 """Extra hints for frequent mistakes with a field."""
 _TYPES_BY_VALUE: Final[Mapping[type, tuple[type[kinds.Type], ...]]] = {
@@ -62,7 +62,10 @@ class DocumentChecker:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
         value = node.value
         if isinstance(value, float) and not math.isfinite(value):
-            message = f"{node.source_text} is not a JSON number; write digits or put it in quotes"
+            message = (
+                f"{node.source_text} is not a JSON number; write a finite number, or put the text "
+                "in quotes"
+            )
             return self.add_mistake(node.mark, path, message)
         matched_type = _matching_type(value, expected_type)
         if matched_type is None:

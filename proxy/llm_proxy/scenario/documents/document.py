@@ -59,7 +59,7 @@ ProviderMetadata = Annotated[
 ]
 ToolArguments = Annotated[
     Mapping[str, Any] | Literal["made"],
-    field_metadata("An object; or `made` to generate one from the tool's JSON Schema."),
+    field_metadata("The arguments, or `made` to generate them from the tool's JSON Schema."),
 ]
 CallId = Annotated[
     str, field_metadata("The ID of the call (default: `call-1`, `call-2`, … by position).")
@@ -97,7 +97,7 @@ class ChunkSpec(ScenarioStruct, frozen=True):
     """How texts are split into chunks for a stream, and the delay between chunks."""
 
     by: Annotated[
-        Literal["whole", "tokens", "words", "characters"], field_metadata("The unit of a chunk.")
+        Literal["whole", "tokens", "words", "characters"], field_metadata("The unit of `size`.")
     ] = "tokens"
     size: Annotated[int, field_metadata("Units per chunk.", ge=1)] = 1
     delay_ms: Annotated[MillisecondsOrRange, field_metadata("The delay between two chunks.")] = 0
@@ -118,7 +118,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     )
     provider_metadata: ProviderMetadata = {}
     finish_reason: Annotated[
-        str, field_metadata("The finish reason, as any provider spells it (default: derived).")
+        str, field_metadata("The finish reason, in any provider's spelling (default: derived).")
     ] = ""
 
 
@@ -166,7 +166,7 @@ class StructuredResponse(
     """A JSON response that is valid against the response schema of the request."""
 
     values: Annotated[
-        Mapping[str, Any], field_metadata("Fixed values by property; others are generated.")
+        Mapping[str, Any], field_metadata("Fixed values by property name; others are generated.")
     ] = {}
 
 
@@ -264,7 +264,7 @@ class ScenarioTurn(ScenarioStruct, frozen=True):
     ] = ""
     failure_retryable: Annotated[bool, field_metadata("Whether clients may retry.")] = True
     failure_retry_after_ms: Annotated[
-        Milliseconds | None, field_metadata("The delay before a retry, in ms; for rate_limit.")
+        Milliseconds | None, field_metadata("The value of `retry-after` for rate_limit, in ms.")
     ] = None
     failure_error: Annotated[
         Mapping[str, Any],
@@ -283,7 +283,7 @@ class ScenarioTurn(ScenarioStruct, frozen=True):
 class ValueCondition(ScenarioStruct, frozen=True):
     """Conditions on a value in the request; all must hold."""
 
-    equals: Annotated[Any, field_metadata("The expected value, any JSON.")] = UNSET
+    equals: Annotated[Any, field_metadata("The expected value, of any JSON type.")] = UNSET
     matches: Annotated[str, field_metadata("A regular expression that the value must match.")] = ""
     exists: Annotated[bool | UnsetType, field_metadata("Whether the value must exist.")] = UNSET
 
@@ -350,9 +350,9 @@ class MockSpec(ScenarioStruct, frozen=True):
         field_metadata("The delay between two chunks, in ms: a number, or [min, max]."),
     ] = 30
     stop_reason: Annotated[str, field_metadata("The stop reason (default: `stop`).")] = ""
-    usage: Annotated[UsageSpec, field_metadata("Token usage (default: characters / 4).")] = (
-        UsageSpec()
-    )
+    usage: Annotated[
+        UsageSpec, field_metadata("Token usage (default: one token per 4 characters).")
+    ] = UsageSpec()
 
 
 class Scenario(ScenarioStruct, frozen=True):
@@ -372,10 +372,12 @@ class Scenario(ScenarioStruct, frozen=True):
     ] = None
     expect_signature: Annotated[
         bool | None,
-        field_metadata("Whether earlier reasoning needs a signature (default: by dialect)."),
+        field_metadata(
+            "Whether earlier reasoning needs a signature (default: depends on the dialect)."
+        ),
     ] = None
     templates: Annotated[
-        bool, field_metadata("Replace `{{ JSONPath }}` in texts by values of the request.")
+        bool, field_metadata("Replace `{{ JSONPath }}` in texts with values from the request.")
     ] = False
     chunks: Annotated[
         ChunkSpec | None,

@@ -175,7 +175,7 @@ def _compose(
     """The documents of a content, and the error that ends them; its name selects JSON or YAML."""
     composer = NodeComposer(file)
     if len(content) > MAX_FILE_BYTES and not is_json:
-        message = f"larger than {MAX_FILE_BYTES >> 20} MiB; split the file"
+        message = f"the file is larger than {MAX_FILE_BYTES >> 20} MiB; split it"
         return composer, UnreadableDocument(SourceMark(0, 0), message)
     try:
         text = _decode_text(content)

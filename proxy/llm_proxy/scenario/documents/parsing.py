@@ -78,29 +78,29 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
     r"expected (the )?node content": "missing value, ] or }}, or an extra comma",
     r"unexpected (end of stream|document separator)": "missing closing quote",
     r"block collection.*(expected '-' indicator|but found)": (
-        "this line does not fit the list that starts at line {line}; start each item with - and "
-        "a space, in the same column"
+        "this line does not continue the list that starts at line {line}; start each item with - "
+        "and a space, in the same column"
     ),
     r"block mapping.*(expected key|but found)": (
-        "this line does not fit the object that starts at line {line}; check the indentation, and "
-        "quotes within quoted text"
+        "this line does not continue the object that starts at line {line}; check the indentation, "
+        "and quotes within quoted text"
     ),
     r"unknown escape character": (
         "unknown escape in double quotes; write \\\\ for a backslash, or use single quotes"
     ),
     r"invalid Unicode character|expected escape sequence": (
-        "incomplete escape; write the character itself, or \\U and eight digits"
+        "incomplete escape; write the character itself, or \\U and eight hexadecimal digits"
     ),
     r"could not find expected ':'": (
         "missing colon and space after the name that starts here, or the text above is not indented"
     ),
     r"sequence entries are not allowed": (
-        "a list cannot start on the line of its name; put each - on a separate line"
+        "the list starts on the same line as its name; put each - on a separate line"
     ),
     r"incompatible YAML document": "unsupported YAML version; use 1.1 or 1.2",
-    r"undefined tag handle": "put text that starts with ! in quotes",
+    r"undefined tag handle": "undefined tag; put text that starts with ! in quotes",
     r"expected '?<document start>": (
-        "this line does not fit the lines above; start all names of an object in the same column"
+        "this line does not continue the object above; start all its names in the same column"
     ),
     r"comment or( a)? line break": (
         "unexpected text after | or >; start the text on the next line"
@@ -177,7 +177,7 @@ class NodeComposer(YamlComposer[Node]):
     def alias_error(self, name: str, *, is_recursive: bool) -> str:
         """The message for an alias without a value."""
         if is_recursive:
-            return f"the alias *{name} refers to itself; write the value out"
+            return f"the alias *{name} refers to itself; replace the alias with a value"
         return (
             f"unknown alias *{name}; define &{name} earlier in this document, or put text that "
             "starts with * in quotes"
@@ -197,7 +197,8 @@ class NodeComposer(YamlComposer[Node]):
                 self.too_large_marks.add(start_mark(event))
         if isinstance(value, str) and _SURROGATE.search(value):
             message = (
-                "the escape is half of a surrogate pair; write the character itself, or both halves"
+                "this escape is half of a surrogate pair; write the character itself, or both "
+                "halves"
             )
             self._add_mistake(event, message)
             value = ""
@@ -214,7 +215,7 @@ class NodeComposer(YamlComposer[Node]):
             shown_value = value.source_text or "nothing"
             message = f"a field name must be text, got {shown_value}; put the name in quotes"
         elif name == "<<" and isinstance(event, ScalarEvent) and event.implicit[0]:
-            message = "merge keys (<<) are not supported; write the fields out"
+            message = "merge keys (<<) are not supported; copy the fields here"
         elif name in members:
             first_line = start_mark(members[name][0]).line
             field = printable_excerpt(name, _MAX_NAME_CHARS)
@@ -326,9 +327,9 @@ def _plain_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
             break
     if "cannot start any token" in complaint:
         character = text.split("\n")[line][column : column + 1]
-        message = f"text cannot start with {character}; put the text in quotes"
+        message = f"text that starts with {character} must be in quotes"
         if character == "\t":
-            message = "a tab cannot be used for indentation; use spaces"
+            message = "a tab is used for indentation; use spaces"
     is_incomplete = "<document start>" in complaint
     return UnreadableDocument(
         SourceMark(line + 1, column + 1), message, discards_last_document=is_incomplete
@@ -343,7 +344,7 @@ def json_events(text: str) -> Iterator[Event]:
     reader.skip_space()
     if reader.index != len(text):
         reader.raise_unreadable(
-            "unexpected text after the end of the JSON; put several values in a list"
+            "unexpected text after the JSON value; put several values in a list"
         )
 
 
@@ -421,7 +422,9 @@ class _JsonReader:
             if error.msg.startswith("Unterminated"):
                 message = "missing closing quote"
             elif error.msg.startswith("Invalid control"):
-                message = "control characters must be escaped in JSON, such as \\n and \\t"
+                message = (
+                    "unescaped control character; write \\n for a line break and \\t for a tab"
+                )
             else:
                 message = "unknown escape in JSON; write \\\\ for a backslash"
             self.raise_unreadable(message, error.pos)

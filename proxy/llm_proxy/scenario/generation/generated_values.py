@@ -259,7 +259,7 @@ class _ValueMaker:
                     break
         if len(properties) < min_properties:
             raise NoValueFound(
-                f"{min_properties} properties are required, but no names for them can be generated"
+                f"{min_properties} properties are required, but too few names can be generated"
             )
         return properties
 
@@ -314,7 +314,7 @@ class _ValueMaker:
             item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
             if not is_unique or not contains_json(items, item, self._budget):
                 return item
-        raise NoValueFound("no other unique item can be generated", path)
+        raise NoValueFound("too few different items can be generated (uniqueItems)", path)
 
 
 def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) -> tuple[int, int]:
@@ -327,7 +327,7 @@ def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) 
     least = max(min_count, required_count)
     if max_count is not None and max_count < least:
         raise NoValueFound(
-            f"no value has at least {least} and at most {max_count} {keyword_suffix.lower()}"
+            f"the schema requires at least {least} and at most {max_count} {keyword_suffix.lower()}"
         )
     if min_count > _MAX_VALUES:
         raise SchemaTooExpensive(_TOO_MANY_MESSAGE)

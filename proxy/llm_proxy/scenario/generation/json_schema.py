@@ -94,7 +94,7 @@ class RootSchema:
         """
         self.budget.spend(2 + len(ref) // 2)
         if ref in visited_refs:
-            raise NoValueFound(f"{_truncate(ref)} refers to itself without end")
+            raise NoValueFound(f"{_truncate(ref)} refers to itself in an endless loop")
         value = self.root
         if ref != "#" and not ref.startswith("#/"):
             raise NoValueFound(
@@ -371,7 +371,7 @@ def _merge_values(keyword: str, first: Json, second: Json, budget: SchemaBudget)
             return {"allOf": [first, second]}
         case "pattern" | "format" | "multipleOf":
             if first != second:
-                raise NoValueFound(f"two values of {keyword} cannot be combined")
+                raise NoValueFound(f"the schema sets two different values for {keyword}")
             return first
         case _:
             pass
@@ -392,7 +392,9 @@ def _common_types(first: list[Json], second: list[Json]) -> Json:
     types = [name for name in first if name in seconds]
     types += [name for name in second if name in firsts and name not in first]
     if not types:
-        raise NoValueFound(f"no value is both {compact_json(first)} and {compact_json(second)}")
+        raise NoValueFound(
+            f"the types {compact_json(first)} and {compact_json(second)} contradict each other"
+        )
     return types
 
 

@@ -176,7 +176,8 @@ def make_matching_text(
             if min_chars <= len(text) and (max_chars is None or len(text) <= max_chars):
                 return text
     raise ValueError(
-        f"no text of this length can be generated for {printable_excerpt(pattern, 100)}"
+        f"no text of the required length can be generated for the pattern "
+        f"{printable_excerpt(pattern, 100)}"
     )
 
 
@@ -456,9 +457,11 @@ def make_text(fields: Fields, seed: str, budget: SchemaBudget) -> str:
     min_chars = get_integer(fields, "minLength") or 0
     max_chars = get_integer(fields, "maxLength")
     if min_chars > _MAX_TEXT_CHARS:
-        raise ValueError(f"a text of {min_chars} characters is too long")
+        raise ValueError(f"the required text of {min_chars} characters is too long")
     if max_chars is not None and max_chars < min_chars:
-        raise ValueError(f"no text has at least {min_chars} and at most {max_chars} characters")
+        raise ValueError(
+            f"the schema requires at least {min_chars} and at most {max_chars} characters"
+        )
     if pattern := get_string(fields, "pattern"):
         return make_matching_text(pattern, min_chars, max_chars, seed, budget)
     budget.spend(5 + min_chars // 100)
