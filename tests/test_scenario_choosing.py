@@ -140,7 +140,7 @@ async def test_a_request_without_text_of_a_user_names_no_scenario(
     async with serve_scenarios(tmp_path, scenario_document(text_turn())) as server:
         response = await server.send(texts=messages, stream=stream)
 
-    reason = "The request contains no user text to select a scenario by."
+    reason = "The request contains no user text, so no scenario was found."
     assert (response.raw_response.status, report_fields(response.turn)) == (
         200,
         check_failure_report(reason),

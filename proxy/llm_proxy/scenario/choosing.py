@@ -357,7 +357,7 @@ def choose_scenario(
 def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:
     """The error message for a request that no scenario answers, with similar ids."""
     if not no_scenario.requested_id:
-        return "The request contains no user text to select a scenario by."
+        return "The request contains no user text, so no scenario was found."
     suggestions = ", ".join(scenario_set.nearest_ids(no_scenario.requested_id))
     hint = f" Did you mean {suggestions}?" if suggestions else ""
     return (

@@ -118,7 +118,10 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     )
     provider_metadata: ProviderMetadata = {}
     finish_reason: Annotated[
-        str, field_metadata("The finish reason, in any provider's spelling (default: derived).")
+        str,
+        field_metadata(
+            "The finish reason, in any provider's spelling (default: derived from the response)."
+        ),
     ] = ""
 
 

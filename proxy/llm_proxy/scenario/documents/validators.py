@@ -135,7 +135,9 @@ def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _
         numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
         missing = next((n for n in range(1, max(numbers)) if n not in numbers), None)
         if missing is not None:
-            message = f"turn {missing} is missing; requests for turn {missing} get a failure report"
+            message = (
+                f"turn {missing} is missing; requests for turn {missing} receive a failure report"
+            )
             yield StructFinding(("turns",), message, "warning")
 
 
