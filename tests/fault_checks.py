@@ -528,7 +528,7 @@ SKIPS: Final[Mapping[tuple[str, str], str]] = {
 
 _BODY_FRAMINGS: Final[Mapping[Framing, str]] = {
     "chunked": "a chunked body",
-    "length": "a body with a declared length",
+    "length": "a body with a Content-Length",
 }
 
 
@@ -538,10 +538,10 @@ def expected_skip_reason(source: ModeName, framing_name: str, rule: FaultRule) -
     is_whole_body = codec not in STREAM_CODECS
     body_framing: Framing = "length" if is_whole_body else "chunked"
     if body_framing not in kind.allowed_framings:
-        return f"{kind.name} is not applicable to {_BODY_FRAMINGS[body_framing]}"
+        return f"{kind.name} does not apply to {_BODY_FRAMINGS[body_framing]}"
     if codec not in kind.allowed_codecs:
-        body = "a whole body" if is_whole_body else f"a body of the type {codec}"
-        return f"{kind.name} is not applicable to {body}"
+        body = "a body without events" if is_whole_body else f"a body in the format {codec}"
+        return f"{kind.name} does not apply to {body}"
     needs_messages = isinstance(location, AtEvent) or (
         isinstance(location, AfterEvents) and location.event_count > 0
     )

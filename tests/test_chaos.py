@@ -136,7 +136,7 @@ async def test_the_table_lists_each_fault_its_outcome_and_the_verdict(tmp_path: 
     assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
     assert "warning truncated-accepted" in result.stdout
     assert "not injected: the body had" in result.stdout
-    assert "Advice: check that each response has its end" in result.stdout
+    assert "Advice: check that each response is complete" in result.stdout
     assert result.last_error_line == (
         "llm-proxy: 2 faults tried: 1 passed, 1 not injected; 1 fault not handled"
     )
@@ -149,8 +149,8 @@ async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Pat
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-2:] == [
         (
-            "llm-proxy: error: the command failed (exit code 3) without any fault; fix the command "
-            "first; output:"
+            "llm-proxy: error: the command failed (exit code 3) even without a fault; fix the "
+            "command first; output:"
         ),
         "  no key",
     ]
@@ -159,14 +159,14 @@ async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Pat
 async def test_a_command_that_sends_no_request_gets_a_hint(tmp_path: Path) -> None:
     result = await run_chaos(tmp_path, command=(sys.executable, "-c", ""))
     assert result.exit_code == 1
-    assert "check that it reads OPENAI_BASE_URL" in result.last_error_line
+    assert "check that it uses OPENAI_BASE_URL" in result.last_error_line
 
 
 async def test_there_must_be_a_command(tmp_path: Path) -> None:
     result = await run_command("chaos", folder=tmp_path)
     assert (result.exit_code, result.last_error_line) == (
         2,
-        "llm-proxy: error: COMMAND is missing; use llm-proxy chaos -- pytest tests/",
+        "llm-proxy: error: COMMAND is missing; for example: llm-proxy chaos -- pytest tests/",
     )
 
 
@@ -209,7 +209,7 @@ async def test_a_command_that_does_not_end_without_any_fault_is_not_tried(tmp_pa
     result = await run_chaos(tmp_path, "--timeout", "0.2", command=("sleep", "600"))
     assert result.exit_code == 1
     assert (
-        "the command hung (stopped after 0 s) without any fault; fix the command first"
+        "the command hung (stopped after 0 s) even without a fault; fix the command first"
         in result.stderr
     )
 

@@ -128,9 +128,9 @@ _NAMES: Final = ", ".join(sorted(FAULT_KINDS))
 _TERM_HINT: Final = "write name=value, and put a value that contains a comma in double quotes"
 ERRORS_BY_TEXT: Final[dict[str, str]] = {
     # names
-    "": "fault '': the fault name is missing; write it first, such as reset,after=3",
+    "": "fault '': the fault name is missing; write it first, as in reset,after=3",
     ",after=3": (
-        "fault ',after=3': the fault name is missing; write it first, such as reset,after=3"
+        "fault ',after=3': the fault name is missing; write it first, as in reset,after=3"
     ),
     "rset": "fault 'rset': unknown fault 'rset'; did you mean 'reset'?",
     "xyzzy": f"fault 'xyzzy': unknown fault 'xyzzy'; known: {_NAMES}",
@@ -165,7 +165,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "fault 'reset,after=1,bytes=2': after= and bytes= both set the location; remove one of them"
     ),
     "status,code=503,after=1": (
-        "fault 'status,code=503,after=1': status has no location; remove after="
+        "fault 'status,code=503,after=1': status does not support a location; remove after="
     ),
     "drop,bytes=7": "fault 'drop,bytes=7': drop does not support bytes=; use after= or at=",
     # arguments
@@ -185,7 +185,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "fault 'status,code=503,should-retry=maybe': should-retry=maybe is not true or false"
     ),
     "slice": "fault 'slice': slice requires size= (bytes per write)",
-    "slice,size=0": "fault 'slice,size=0': size must be at least 1 byte",
+    "slice,size=0": "fault 'slice,size=0': size= must be at least 1 byte",
     "drop,count=0": "fault 'drop,count=0': count=0 is not a positive integer",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
     # triggers
@@ -265,14 +265,17 @@ def test_a_defect_of_a_fault_is_not_reported_as_an_invalid_rule(
 
 
 MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
-    ({}, "the fault name is missing; write {fault: reset, after: 3}"),
-    ({"after": 3}, "the fault name is missing; write {fault: reset, after: 3}"),
-    ({"fault": "reset,after=3"}, "the fault name is missing; write {fault: reset, after: 3}"),
+    ({}, "the fault name is missing; add it, as in {fault: reset, after: 3}"),
+    ({"after": 3}, "the fault name is missing; add it, as in {fault: reset, after: 3}"),
+    (
+        {"fault": "reset,after=3"},
+        "the fault name is missing; add it, as in {fault: reset, after: 3}",
+    ),
     ({"fault": None}, "'fault' must be text, a number or a boolean"),
     ({"fault": "reset", "after": [3]}, "'after' must be text, a number or a boolean"),
-    ({"fault": "reset", "after=1,x": 3}, "'after=1,x' is not a valid name of a term"),
+    ({"fault": "reset", "after=1,x": 3}, "'after=1,x' is not a valid term name"),
     ({"fault": "reset", "after": 10**5000}, "'after' is larger than 9007199254740992"),
-    ({"fault": "reset", 3: 3}, "'3' is not a valid name of a term"),
+    ({"fault": "reset", 3: 3}, "'3' is not a valid term name"),
 ]
 
 

@@ -287,13 +287,13 @@ def test_quotas_combine_with_other_faults() -> None:
     [
         ("quota", "quota requires requests= or tokens="),
         ("quota,requests=0", "requests=0 is not a positive integer"),
-        ("quota,tokens=5,window=0s", "window must be longer than 0s"),
+        ("quota,tokens=5,window=0s", "window= must be longer than 0s"),
         ("quota,tokens=5,window=1s..2s", "is not a duration"),
         ("quota,tokens=5,nth=2", "quota does not support nth=; remove it"),
         ("quota,tokens=5,probability=0.2", "quota does not support"),
-        ("quota,tokens=5,after=2", "quota has no location"),
-        ("rate-limit,after=2", "rate-limit has no location"),
-        ("overloaded,bytes=2", "overloaded has no location"),
+        ("quota,tokens=5,after=2", "quota does not support a location"),
+        ("rate-limit,after=2", "rate-limit does not support a location"),
+        ("overloaded,bytes=2", "overloaded does not support a location"),
     ],
 )
 def test_a_meaningless_rule_is_refused(rule: str, error: str) -> None:

@@ -325,7 +325,7 @@ async def test_an_earlier_upstream_failure_is_passed_on_and_the_rule_is_skipped(
 
     assert (response.ending, response.body) == ("fin", EVENTS[0])
     assert injected_faults(server) == [
-        ("reset,after=3", "the response was cut off before the location")
+        ("reset,after=3", "the response was cut off before the fault's location")
     ]
     [cassette] = load_cassettes(tmp_path)
     assert cassette.response_end.ending is Ending.FIN
@@ -344,7 +344,9 @@ async def test_a_rule_is_skipped_if_the_upstream_fails(
         response: RawResponse = await send_request(server.url, raw_chat_request())
 
     assert response.status == 502
-    assert injected_faults(server) == [("reset,after=1", "the response ended before the location")]
+    assert injected_faults(server) == [
+        ("reset,after=1", "the response ended before the fault's location")
+    ]
     assert load_cassettes(tmp_path) == []
 
 

@@ -276,8 +276,8 @@ def test_a_timed_stall_sends_keep_alives_between_messages() -> None:
     ("dialect", "reason"),
     [
         ("gemini", "gemini has no keep-alive event for this response"),
-        ("ollama", "stall-keepalive is not applicable to a body of the type ndjson"),
-        ("bedrock", "stall-keepalive is not applicable to a body of the type eventstream"),
+        ("ollama", "stall-keepalive does not apply to a body in the format ndjson"),
+        ("bedrock", "stall-keepalive does not apply to a body in the format eventstream"),
     ],
 )
 def test_some_dialects_have_no_keep_alive(dialect: str, reason: str) -> None:
@@ -291,18 +291,18 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     whole = b"".join(response.framed_messages)
     burst = response_burst(response, split_at(whole, [len(response.framed_messages[0]) + 9]))
     actions, injection = apply_faults(request, burst, f"{name},ms=25")
-    assert injection.records[0].skipped == "the location is within an event"
+    assert injection.records[0].skipped == "the location is in the middle of an event"
     assert sent_body(actions) == whole
 
 
 @each_row(
     ("rule", "reason"),
     [
-        ("stall-keepalive,interval=9ms", "interval must be at least 10ms"),
-        ("stall-keepalive,interval=10ms,for=2h", "for must be at most 100000 times the interval"),
+        ("stall-keepalive,interval=9ms", "interval= must be at least 10ms"),
+        ("stall-keepalive,interval=10ms,for=2h", "for= must be at most 100000 times the interval"),
         ("half-event,bytes=9", "half-event does not support bytes=; use after= or at="),
         ("stall-keepalive,stream=false", None),
-        ("duplicate,count=0", "count must be from 1 to 10000"),
+        ("duplicate,count=0", "count= must be from 1 to 10000"),
         ("duplicate,stream=false", None),
         ("half-event,stream=false", None),
         ("reorder,stream=false", None),
@@ -348,5 +348,5 @@ def test_too_many_copies_are_skipped() -> None:
     actions, injection = apply_faults(request, burst, "duplicate,after=0,count=1000")
     assert actions == burst
     assert [record.skipped for record in injection.records] == [
-        "the copies would have more than 67108864 bytes"
+        "the copies would add more than 67108864 bytes"
     ]

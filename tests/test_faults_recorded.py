@@ -116,7 +116,7 @@ def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
                 list(exchange.provider_response.framed_messages),
                 exchange.turn,
             )
-            assert skipped == "the response is already an error"
+            assert skipped == "the response already has an error status"
 
 
 def corpus_exchanges() -> Iterator[RecordedExchange]:

@@ -211,7 +211,8 @@ def test_rules_that_are_too_expensive_together_raise(monkeypatch: pytest.MonkeyP
     apply_faults(request, burst, *rules)
     monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count - 1)
     with pytest.raises(
-        RewritingTooExpensive, match="the fault rules require too much work for one response"
+        RewritingTooExpensive,
+        match="the fault rules change too many writes of one response, or add too many bytes",
     ):
         apply_faults(request, burst, *rules)
 

@@ -89,7 +89,7 @@ FILE_ERRORS: Final = {
     ),
     "with its path": (
         "faults:\n  - {after: 1}\n",
-        "FILE:2:5: $.faults[0]: the fault name is missing; write {fault: reset, after: 3}",
+        "FILE:2:5: $.faults[0]: the fault name is missing; add it, as in {fault: reset, after: 3}",
     ),
     "another name": (
         "fault: [reset]\n",
@@ -136,7 +136,7 @@ async def test_the_header_is_refused_unless_enabled(tmp_path: Path) -> None:
 
     assert response.status == 400
     assert json.loads(response.body)["error"]["message"] == (
-        "the header x-llm-proxy-fault is not allowed; start the proxy with --fault-header"
+        "the header x-llm-proxy-fault is not enabled; start the proxy with --fault-header"
     )
 
 
@@ -173,7 +173,7 @@ HEADER_ERRORS: Final = {
             "PUT /_proxy/faults"
         ),
     ),
-    "too many": ([RESET_RULE] * 21, "a request may have at most 20 headers x-llm-proxy-fault"),
+    "too many": ([RESET_RULE] * 21, "the request has more than 20 x-llm-proxy-fault headers"),
 }
 
 

@@ -124,7 +124,7 @@ def test_hang_body_keeps_the_declared_length_of_a_whole_body() -> None:
 
 @each_row("name", ["hang", "hang-body", "slow-close,by=1s"])
 def test_a_rule_without_location_refuses_one(name: str) -> None:
-    with pytest.raises(UsageError, match="has no location; remove after="):
+    with pytest.raises(UsageError, match="does not support a location; remove after="):
         parse_rule(f"{name},after=2")
 
 
@@ -168,7 +168,9 @@ def test_a_stream_that_breaks_off_has_no_late_end() -> None:
     for rewrite in (apply_faults, apply_faults_live):
         actions, injection = rewrite(request, burst, "slow-close,by=1s")
         assert tuple(actions) == burst
-        assert injection.records[0].skipped == "the response was cut off before the location"
+        assert (
+            injection.records[0].skipped == "the response was cut off before the fault's location"
+        )
 
 
 def test_a_body_of_a_declared_length_has_no_late_end() -> None:
@@ -177,7 +179,7 @@ def test_a_body_of_a_declared_length_has_no_late_end() -> None:
     actions, injection = apply_faults(request, burst, "slow-close,by=1s")
     assert actions == burst
     assert injection.records[0].skipped == (
-        "slow-close is not applicable to a body with a declared length"
+        "slow-close does not apply to a body with a Content-Length"
     )
 
 

@@ -263,43 +263,43 @@ MUST_NOT_RETRY: Final[JudgedCases] = {
     "a client without a count": (
         refused_attempts(300, status=400),
         (
-            "must-not-retry, warning: retried once after a permanent error: HTTP 400, and the "
-            "same request 300 ms later"
+            "must-not-retry, warning: retried once after a permanent error: HTTP 400; "
+            "the same request followed 300 ms later"
         ),
     ),
     "twice": (
         refused_attempts(300, 700, status=422),
         (
-            "must-not-retry, warning: retried twice after a permanent error: HTTP 422, and the "
-            "same request 300 ms later"
+            "must-not-retry, warning: retried twice after a permanent error: HTTP 422; "
+            "the same request followed 300 ms later"
         ),
     ),
     "without a pause, which is told once": (
         refused_attempts(9, 9, 9, status=404),
         (
-            "must-not-retry, warning: retried 3 times after a permanent error: HTTP 404, and "
-            "the same request 9.00 ms later"
+            "must-not-retry, warning: retried 3 times after a permanent error: HTTP 404; "
+            "the same request followed 9.00 ms later"
         ),
     ),
     "against what it was told": (
         then_answered(refused_attempts(status=503, should_retry=False), 300),
         (
             "must-not-retry, warning: retried once after a permanent error: HTTP 503, "
-            "x-should-retry: false, and the same request 300 ms later"
+            "x-should-retry: false; the same request followed 300 ms later"
         ),
     ),
     "an SDK's retry, however late": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 9_000, 404, retry_count=1)],
         (
-            "must-not-retry, error: retried once after a permanent error: HTTP 404, and the "
-            "same request 9.0 s later, SDK retry count 1"
+            "must-not-retry, error: retried once after a permanent error: HTTP 404; "
+            "the same request followed 9.0 s later, SDK retry count 1"
         ),
     ),
     "an application around its SDK": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 510, 404, retry_count=0)],
         (
-            "must-not-retry, warning: retried once after a permanent error: HTTP 404, and the "
-            "same request 500 ms later, sent by the application as a new request"
+            "must-not-retry, warning: retried once after a permanent error: HTTP 404; "
+            "the same request followed 500 ms later, sent by the application as a new request"
         ),
     ),
     "a key that may have been renewed": (
@@ -312,8 +312,8 @@ MUST_NOT_RETRY: Final[JudgedCases] = {
     "a key that was not": (
         refused_attempts(300, 700, status=401),
         (
-            "must-not-retry, warning: retried twice after a permanent error: HTTP 401, and the "
-            "same request 700 ms later"
+            "must-not-retry, warning: retried twice after a permanent error: HTTP 401; "
+            "the same request followed 700 ms later"
         ),
     ),
 }

@@ -83,9 +83,9 @@ _check_option = grouped_option("Checks and reports")
 @click.command(cls=_ChaosCommand, context_settings={"allow_interspersed_args": False})
 @server_options("chaos")
 @_check_option("--timeout", type=SecondsType(), default=120.0, show_default=True,
-               help="Time limit of a run.")  # fmt: skip
+               help="Time limit for each run.")  # fmt: skip
 @level_option
-@_check_option("--survive", is_flag=True, help="Fail if the command fails under a fault.")
+@_check_option("--survive", is_flag=True, help="Also exit with code 1 if the command fails.")
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def chaos(
@@ -109,7 +109,7 @@ def chaos(
     run hangs or a finding reaches --level. Nothing is recorded, and the network is not used.
     """
     if not command:
-        raise UsageError("COMMAND is missing; use llm-proxy chaos -- pytest tests/")
+        raise UsageError("COMMAND is missing; for example: llm-proxy chaos -- pytest tests/")
     check_offline_on_miss(values)
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
@@ -159,13 +159,13 @@ def _check_baseline(baseline: FaultTrial) -> None:
         )
         lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
-            f"the command {baseline.outcome_with_reason} without any fault; fix the command "
+            f"the command {baseline.outcome_with_reason} even without a fault; fix the command "
             f"first{'; output:' if lines else ''}{lines}"
         )
     if not baseline.request_count:
         raise LlmProxyError(
-            "the command sent no requests to the proxy; check that it reads OPENAI_BASE_URL, or "
-            "the variable of its provider"
+            "the command sent no requests to the proxy; check that it uses "
+            "OPENAI_BASE_URL, or the corresponding variable of its provider"
         )
 
 

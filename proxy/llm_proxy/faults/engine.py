@@ -201,7 +201,7 @@ class RequestFaults:
     def finalize_records(self) -> tuple[FaultRecord, ...]:
         """Marks all rules that are still open as skipped; returns the records of all rules."""
         reason = (
-            "the response ended before the location"
+            "the response ended before the fault's location"
             if self._has_response
             else "there was no response"
         )
@@ -222,7 +222,7 @@ class RequestFaults:
             if not isinstance(mechanism, ReplaceResponse) or applied_rule.record is not None:
                 continue
             if replacement is not None:
-                applied_rule.skip("another fault has replaced the response")
+                applied_rule.skip("an earlier rule already replaced the response")
                 continue
             try:
                 replacement = mechanism.make_response(applied_rule.context)

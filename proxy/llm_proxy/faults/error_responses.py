@@ -13,7 +13,9 @@ from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.turns import Failure
 
 RETRY_ARGUMENTS: Final = {
-    "retry-after": FaultArgument(unit_parsers.parse_duration_ms, "delay in the retry headers"),
+    "retry-after": FaultArgument(
+        unit_parsers.parse_duration_ms, "delay in headers such as `Retry-After`"
+    ),
     "should-retry": FaultArgument(unit_parsers.parse_bool, "value of the header `x-should-retry`"),
 }
 """The arguments of error responses that tell the client whether and when to retry."""

@@ -167,7 +167,7 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
     if others:
         raise UsageError(f"{name}= and {others[0]}= both set the location; remove one of them")
     if not kind.allowed_locations:
-        raise UsageError(f"{kind.name} has no location; remove {name}=")
+        raise UsageError(f"{kind.name} does not support a location; remove {name}=")
     if name not in kind.allowed_locations:
         allowed = [f"{place}=" for place in LOCATION_PARSERS if place in kind.allowed_locations]
         raise UsageError(f"{kind.name} does not support {name}=; use {' or '.join(allowed)}")
@@ -234,7 +234,7 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise UsageError("the fault name is missing; write it first, such as reset,after=3")
+        raise UsageError("the fault name is missing; write it first, as in reset,after=3")
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
@@ -258,7 +258,7 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
     for key, value in mapping.items():
         shown_key = printable_excerpt(str(key), _MAX_SHOWN_CHARS)
         if _NAME_PATTERN.fullmatch(_normalize_name(str(key))) is None:
-            raise UsageError(f"'{shown_key}' is not a valid name of a term")
+            raise UsageError(f"'{shown_key}' is not a valid term name")
         match value:
             case bool():
                 values[str(key)] = str(value).lower()
@@ -270,7 +270,7 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
                 raise UsageError(f"'{shown_key}' must be text, a number or a boolean")
     fault_name = values.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(fault_name)) is None:
-        raise UsageError("the fault name is missing; write {fault: reset, after: 3}")
+        raise UsageError("the fault name is missing; add it, as in {fault: reset, after: 3}")
     return ",".join([fault_name, *(f"{key}={_quote(value)}" for key, value in values.items())])
 
 

@@ -44,7 +44,7 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
     """
     decoded_request = position.context.decoded_request
     if not json_api.succeeded(position.require_head()):
-        raise FaultNotApplicable("the response is already an error")
+        raise FaultNotApplicable("the response already has an error status")
     try:
         return decoded_request.dialect.representable_turns(
             decoded_request.request, (turn,), decoded_request.context
@@ -67,7 +67,7 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
     """
     turns = decode_turns(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
-        raise FaultNotApplicable("the response contains no output that can be decoded")
+        raise FaultNotApplicable("no model output could be decoded from the response")
     if any(turn.failure for turn in turns):
         raise FaultNotApplicable("the response already contains an error")
     return turns
@@ -98,11 +98,11 @@ def inject_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn])
     """
     decoded_request = position.context.decoded_request
     if position.sent_message_prefix:
-        raise FaultNotApplicable("the location is within an event")
+        raise FaultNotApplicable("the location is in the middle of an event")
     so_far = decode_turns(position, position.sent_messages)
     if not so_far:
         if decoded_request.dialect.decode_request(decoded_request.request) is None:
-            raise FaultNotApplicable("the response contains no output that can be decoded")
+            raise FaultNotApplicable("no model output could be decoded from the response")
         so_far = (Turn(()),)
     if any(turn.finish or turn.failure for turn in so_far):
         raise FaultNotApplicable("the finish reason had already been sent")
@@ -140,7 +140,7 @@ def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectRes
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
     if response.codec_name != position.codec:
-        raise FaultNotApplicable("the response does not have the requested format")
+        raise FaultNotApplicable("the response is not in the format that the request asked for")
     return response
 
 

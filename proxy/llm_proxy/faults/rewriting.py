@@ -46,8 +46,8 @@ _MAX_ADDED_BYTES: Final = 64 * 1024 * 1024
 the one before has repeated, the body grows exponentially."""
 _FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
     "chunked": "a chunked body",
-    "close": "a body that ends with the connection",
-    "length": "a body with a declared length",
+    "close": "a body that ends when the connection is closed",
+    "length": "a body with a Content-Length",
     "none": "a response without a body",
 }
 
@@ -214,7 +214,7 @@ class RuleRewriter:
             case Begin(head):
                 return self._feed_head(action, head)
             case Abort():
-                return [*self._skip("the response was cut off before the location"), action]
+                return [*self._skip("the response was cut off before the fault's location"), action]
             case Send(data) if not self._is_framing_checked:
                 return [*self._check_framing(data), *self.feed(action)]
             case Send() | SendRaw():
@@ -238,7 +238,7 @@ class RuleRewriter:
             case AfterBytes():
                 reason = f"the body had only {count_with_noun(body.fed_bytes, 'byte')}"
             case AtEvent(type=event_type):
-                reason = f"the body had no event of the type {event_type}"
+                reason = f"the body had no event of type {event_type}"
             case AtTime(ms):
                 reason = f"the response ended before {ms:g} ms"
             case _:
@@ -298,9 +298,11 @@ class RuleRewriter:
         if head.framing not in kind.allowed_framings:
             body_description = _FRAMING_DESCRIPTIONS[head.framing]
         elif codec not in kind.allowed_codecs:
-            body_description = "a whole body" if codec == "whole" else f"a body of the type {codec}"
+            body_description = (
+                "a body without events" if codec == "whole" else f"a body in the format {codec}"
+            )
         if body_description:
-            raise FaultNotApplicable(f"{kind.name} is not applicable to {body_description}")
+            raise FaultNotApplicable(f"{kind.name} does not apply to {body_description}")
         if isinstance(mechanism, OneShot) and mechanism.check_applicable is not None:
             mechanism.check_applicable(self._take_messages(0)[0])
 
@@ -454,7 +456,9 @@ class RewritingTooExpensive(Exception):
     """The rules of one response together rewrite too many actions, or add too many bytes."""
 
     def __init__(self) -> None:
-        super().__init__("the fault rules require too much work for one response")
+        super().__init__(
+            "the fault rules change too many writes of one response, or add too many bytes"
+        )
 
 
 class RewriterChain:

@@ -192,7 +192,7 @@ class AppliedRule:
     record: FaultRecord | None = None
     """None until the fault is injected or skipped."""
     not_applicable_reason: str = ""
-    """Why the fault is not applicable to a body such as the head declares; empty where it is."""
+    """Why the fault does not apply to a body such as the head declares; empty where it is."""
 
     @property
     def rule(self) -> FaultRule:

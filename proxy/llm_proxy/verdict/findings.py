@@ -112,7 +112,7 @@ def evidence_of_use(
             attempt.number,
             attempt.at_ms,
             describe_received(attempt),
-            f"part of the history of #{chain.follow_up_by_attempt_number[attempt.number].number}",
+            f"sent in the history of #{chain.follow_up_by_attempt_number[attempt.number].number}",
         )
         for attempt in spoiled
     )

@@ -199,7 +199,7 @@ _NO_BACKOFF: Final = VerdictRule(
     description="retries without increasing delays",
     advice=(
         "wait 0.5 s before the first retry, double the delay for each further retry up to about "
-        "8 s, and subtract a random share, so that clients do not retry at the same time"
+        "8 s, and subtract a random part of it, so that clients do not retry at the same time"
     ),
     applies_to_chain=lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
     judge_chain=_judge_pauses,
@@ -278,8 +278,8 @@ def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
             count_text = f", SDK retry count {count}"
     message = (
         f"retried {format_repeat_count(len(forbidden_retries))} after a permanent error: "
-        f"HTTP {before.status}{should_retry_text}, "
-        f"and the same request {format_duration(pause_ms(before, after))} later{count_text}"
+        f"HTTP {before.status}{should_retry_text}; "
+        f"the same request followed {format_duration(pause_ms(before, after))} later{count_text}"
     )
     evidence = tuple(attempt_evidence(*pair) for pair in forbidden_retries)
     return VerdictFinding(worst, message, evidence)
@@ -349,9 +349,9 @@ _TRUNCATED_ACCEPTED: Final = VerdictRule(
     name="truncated-accepted",
     description="accepts an incomplete response as complete",
     advice=(
-        "check that each response has its end: a finish_reason (OpenAI), message_stop and a "
-        "stop_reason (Anthropic), a finishReason (Gemini), done (Ollama); if the end is missing, "
-        "retry"
+        "check that each response is complete: it must contain a finish_reason (OpenAI), "
+        "message_stop and a stop_reason (Anthropic), a finishReason (Gemini) or done (Ollama); if "
+        "it does not, retry"
     ),
     applies_to_chain=lambda chain: (
         any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
@@ -432,7 +432,7 @@ _FAILED_ACCEPTED: Final = VerdictRule(
     description="ignores an error that the provider sends within a response",
     advice=(
         "catch the SDK's exception in the loop that reads the stream (APIError for OpenAI and "
-        "Anthropic), and retry; Cohere's SDK raises nothing, so check for finish_reason ERROR"
+        "Anthropic), and retry; Cohere's SDK raises none, so check for finish_reason ERROR"
     ),
     applies_to_chain=lambda chain: any(map(_has_error_event, chain.attempts)),
     judge_chain=_judge_failed_responses,
@@ -488,10 +488,10 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
 
 _NO_READ_TIMEOUT: Final = VerdictRule(
     name="no-read-timeout",
-    description="waits for a silent response without a time limit",
+    description="waits without a time limit for a response that sends no data",
     advice=(
-        "set a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, whose default "
-        "is ten minutes or none) and a deadline for the whole response"
+        "set a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, which by "
+        "default wait ten minutes or forever) and a deadline for the whole response"
     ),
     applies_to_chain=lambda chain: any(
         attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts

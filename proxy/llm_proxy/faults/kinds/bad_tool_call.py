@@ -4,9 +4,9 @@ r"""`bad-tool-call`: the response contains a tool call that cannot be executed.
     how=name      {"name":"get_weather_v2","arguments":"{\"city\":\"Rome\"}"}
     how=missing   {"name":"get_weather","arguments":"{}"}
 
-Only the first tool call of the response changes.  If the response has no tool call, its text is
-replaced with a call of the first offered tool.  The request must offer tools.  `how=json` does not
-apply to Gemini, Ollama, or non-streaming Anthropic and Bedrock.
+Only the first tool call of the response changes. If the response has no tool call, its text is
+replaced with a call to the first offered tool. The request must offer tools. `how=json` does not
+apply to Gemini, Ollama, or non-streaming responses of Anthropic and Bedrock.
 """
 
 from __future__ import annotations

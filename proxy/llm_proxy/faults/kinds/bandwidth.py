@@ -4,7 +4,7 @@
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-A piece is sent every 20 ms, and can split events and characters.
+Each write (every 20 ms) can end within an event or character.
 """
 
 from __future__ import annotations

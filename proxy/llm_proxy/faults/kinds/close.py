@@ -3,7 +3,7 @@
     head  event 1  event 2  FIN
     ├─────┼────────┼────────┤
 
-If closing the connection delimits the body, a reset is sent instead.  Without a location, the
+If the body has no other end marker, the connection is reset instead. Without a location, the
 connection is closed before any response.
 """
 
@@ -16,7 +16,7 @@ from llm_proxy.faults.kinds.reset import connection_abort
 KIND = FaultKind(
     "close",
     FaultEffect.CUT,
-    "an early close of the connection",
+    "a connection closed too early",
     lambda: connection_abort(Abort("fin")),
     allowed_locations=ALL_LOCATIONS,
     example="close,after=1",

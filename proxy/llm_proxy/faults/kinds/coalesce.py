@@ -3,8 +3,8 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-Without `events=`, the rest of the body is sent when its last byte is due, as by a
-buffering gateway.
+Without `events=`, the rest of the body is sent when its last byte is due, as a buffering gateway
+does.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     event 1  event 2  finish: content_filter  [DONE]
     ├────────┼────────┼───────────────────────┼─────┤
 
-The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`.  A
-non-streaming response keeps the first half of its text.  Ollama has no finish reason for a content
-filter.
+The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`. A
+non-streaming response contains only the first half of its text. Ollama has no such finish reason.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from llm_proxy.turns import FinishReason
 KIND = FaultKind(
     "content-filter",
     FaultEffect.ALTERED,
-    "a response ended by the content filter",
+    "a response stopped by the content filter",
     lambda: truncation_mechanism(FinishReason.CONTENT_FILTER),
     allowed_locations=MESSAGE_LOCATIONS,
     example="content-filter,after=4",

@@ -1,4 +1,4 @@
-"""`drop`: events are left out.
+"""`drop`: events are omitted.
 
 event 1  (event 2)  event 3  …
 ├────────┼──────────┼────────┼──

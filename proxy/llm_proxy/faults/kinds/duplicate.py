@@ -32,11 +32,11 @@ _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024
 
 def _duplicate(count: int) -> Mechanism:
     if not 1 <= count <= _MAX_COPIES:
-        raise UsageError(f"count must be from 1 to {_MAX_COPIES}")
+        raise UsageError(f"count= must be from 1 to {_MAX_COPIES}")
 
     def repeat_message(position: StreamPosition) -> list[bytes]:
         if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
-            raise FaultNotApplicable(f"the copies would have more than {_MAX_COPIED_BYTES} bytes")
+            raise FaultNotApplicable(f"the copies would add more than {_MAX_COPIED_BYTES} bytes")
         return taken_in_order(position, [0] * (1 + count))
 
     return edit_messages(repeat_message)

@@ -21,7 +21,7 @@ from llm_proxy.faults.kind import (
 
 def _end_body(position: StreamPosition) -> InjectedActions:
     if not 200 <= position.require_head().status < 300:
-        raise FaultNotApplicable("the response has no 2xx status")
+        raise FaultNotApplicable("the status of the response is not 2xx")
     return InjectedActions(ends_response=True)
 
 

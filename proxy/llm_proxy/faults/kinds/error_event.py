@@ -3,7 +3,7 @@
     HTTP/1.1 200 OK  event 1  event 2  event: error …
     ├────────────────┼────────┼────────┼─────────────┤
 
-The error has the provider's format, such as `{"error": …}` or `response.failed`, and ends the
+The error uses the provider's format, such as `{"error": …}` or `response.failed`, and ends the
 stream.
 """
 

@@ -3,8 +3,8 @@
     event 1  event 2  finish: length  [DONE]
     ├────────┼────────┼───────────────┼─────┤
 
-The stream ends with the provider's finish reason, such as `length` or `max_tokens`.  A
-non-streaming response keeps the first half of its text.
+The stream ends with the provider's finish reason, such as `length` or `max_tokens`. A non-streaming
+response contains only the first half of its text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llm_proxy.turns import FinishReason
 KIND = FaultKind(
     "finish-length",
     FaultEffect.ALTERED,
-    "a response ended at the token limit",
+    "a response stopped at the token limit",
     lambda: truncation_mechanism(FinishReason.LENGTH),
     allowed_locations=MESSAGE_LOCATIONS,
     example="finish-length,after=4",

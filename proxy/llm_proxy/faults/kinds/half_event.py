@@ -28,7 +28,7 @@ def _end_within_message(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "half-event",
     FaultEffect.TRUNCATED,
-    "a clean end within an event",
+    "a body that ends within an event",
     lambda: OneShot(_end_within_message, taken_message_count=1, changes_length=True),
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,

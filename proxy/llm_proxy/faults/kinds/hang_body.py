@@ -19,7 +19,7 @@ from llm_proxy.faults.kind import (
 KIND = FaultKind(
     "hang-body",
     FaultEffect.UNANSWERED,
-    "a response head, then silence",
+    "a response head, but no body",
     lambda for_=None: OneShot(
         lambda position: InjectedActions(
             position.context.silence_until_close(position.at_ms, for_), ends_response=True

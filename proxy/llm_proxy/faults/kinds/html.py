@@ -1,4 +1,4 @@
-"""`html`: an HTML page of a gateway replaces the response.
+"""`html`: a gateway's HTML page replaces the response.
 
 HTTP/1.1 502 Bad Gateway  content-type: text/html  <html>…
 ├─────────────────────────────────────────────────────────┤

@@ -3,7 +3,7 @@
     ............  head  event 1  event 2  …
     │    by=   ├──┼─────┼────────┼────────
 
-The delay shifts the whole response, or everything after the location.
+The delay applies to the whole response, or everything after the location.
 """
 
 from __future__ import annotations

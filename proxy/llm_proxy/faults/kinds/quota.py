@@ -1,15 +1,15 @@
-"""`quota`: requests or tokens beyond a limit are refused.
+"""`quota`: requests beyond a request or token limit are rejected.
 
     request 1   request 2   request 3             request 4
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
-The first request of a session starts a window.  The first request after a window starts the next.
-Responses within the quota contain the provider's rate limit headers.  Requests beyond the quota
-receive HTTP 429, and are not counted.
+The first request of a session starts a window. The first request after its end starts the next
+window. Responses within the quota contain the provider's rate limit headers. Requests beyond the
+quota receive HTTP 429, and are not counted.
 
-Request tokens are estimated: one for four characters.  Response tokens are those that the response
-reports.  Each session has its own quota.
+Request tokens are estimated: one token per four characters. Response tokens are taken from the
+response. Each session has its own quota.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _quota(window: float, requests: int | None = None, tokens: int | None = None
     if requests is None and tokens is None:
         raise UsageError("quota requires requests= or tokens=")
     if window <= 0:
-        raise UsageError("window must be longer than 0s")
+        raise UsageError("window= must be longer than 0s")
     return MeteredFault(lambda: _QuotaMeter(window, requests, tokens))
 
 
@@ -149,7 +149,7 @@ def _count_response_tokens(context: FaultContext, head: ResponseHead, body: byte
 KIND = FaultKind(
     "quota",
     FaultEffect.REFUSED,
-    "a limit on requests or tokens",
+    "an exceeded request or token limit",
     _quota,
     {
         "requests": FaultArgument(unit_parsers.parse_positive_count, "requests per window"),

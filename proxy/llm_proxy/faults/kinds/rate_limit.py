@@ -1,9 +1,9 @@
-"""`rate-limit`: the provider's HTTP 429 replaces the response.
+"""`rate-limit`: the provider's rate limit error (HTTP 429) replaces the response.
 
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
 
-Message, rate limit headers and retry delay (by default, one second) have the provider's format.
+The message, rate limit headers and the retry delay (default: one second) use the provider's format.
 """
 
 from __future__ import annotations

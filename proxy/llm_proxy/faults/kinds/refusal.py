@@ -3,9 +3,9 @@
     {"delta":{"refusal":"I'm sorry, …"}}   finish   [DONE]
     ├──────────────────────────────────────┼────────┼─────┤
 
-The provider's form of a refusal replaces the response: a refusal part (OpenAI), `stop_reason:
-refusal` (Anthropic), `SAFETY` (Gemini) or plain text (Ollama).  Identifier, model, usage and timing
-are unchanged.
+A refusal in the provider's format replaces the response: a refusal part (OpenAI), `stop_reason:
+refusal` (Anthropic), `SAFETY` (Gemini) or plain text (Ollama). The identifier, model, usage and
+timing are unchanged.
 """
 
 from __future__ import annotations

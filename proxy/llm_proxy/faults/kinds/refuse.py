@@ -1,10 +1,10 @@
-"""`refuse`: the proxy refuses connections for some time.
+"""`refuse`: the proxy refuses connections during a time window.
 
     SYN  RST
     ├────X      connection refused
 
-The proxy closes its listening socket for all clients, and resets requests on open connections.
-The journal does not contain refused connections.
+The proxy closes its listening socket for all clients, and resets open connections on their next
+request. The journal does not contain refused connections.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KIND = FaultKind(
     {
         "window": FaultArgument(
             unit_parsers.parse_window_ms,
-            "time since the rule was set, such as 3s or 2s..5s",
+            "time window after the rule was set, such as 3s or 2s..5s",
             is_required=True,
         )
     },

@@ -3,7 +3,8 @@
     head  event 1  event 2  RST
     ├─────┼────────┼────────X
 
-The client's socket reports `ECONNRESET`.  Without a location, the reset comes before any response.
+The client's socket reports `ECONNRESET`. Without a location, the connection is reset before any
+response.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     head  e v e n t ␣ 1 …
     ├─────┼─┼─┼─┼─┼─┼─┼─┼──
 
-The bytes are unchanged, but the writes split events and UTF-8 characters.
+The bytes are unchanged, but a write can end within an event or character.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_WRITES: Final = 100_000
 
 def _slice(size: int, delay: float) -> Mechanism:
     if size < 1:
-        raise UsageError("size must be at least 1 byte")
+        raise UsageError("size= must be at least 1 byte")
     return Transform(lambda position: _SliceTransform(size, delay, position.at_ms))
 
 
@@ -66,7 +66,7 @@ class _SliceTransform(ActionTransform):
 KIND = FaultKind(
     "slice",
     FaultEffect.SLOWED,
-    "small writes that split characters",
+    "a body in small writes",
     _slice,
     {
         "size": FaultArgument(unit_parsers.parse_size_bytes, "bytes per write", is_required=True),

@@ -3,7 +3,7 @@
 head  event 1  ............................  event 2  …
 ├─────┼────────┤          silence            ├────────┼──
 
-Without `for=`, the proxy closes the connection after `--silence`.
+Without `for=`, the proxy closes the connection after the `--silence` time.
 """
 
 from __future__ import annotations

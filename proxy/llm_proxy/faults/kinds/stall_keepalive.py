@@ -4,8 +4,8 @@
     ├─────┼────────┤      ├───────────┼───────────┤           ├────────┼──
 
 Keep-alive events reset a read timeout, so only a deadline for the whole response ends the request.
-Gemini, Bedrock and NDJSON have no keep-alive events.  Without `for=`, the proxy closes the
-connection after `--silence`.
+Gemini, Bedrock and NDJSON have no keep-alive events. Without `for=`, the proxy closes the
+connection after the `--silence` time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MAX_KEEP_ALIVES: Final = 100_000
 
 def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
     if interval < _MIN_INTERVAL_MS:
-        raise UsageError(f"interval must be at least {_MIN_INTERVAL_MS:g}ms")
+        raise UsageError(f"interval= must be at least {_MIN_INTERVAL_MS:g}ms")
     if (for_ or 0) / interval > _MAX_KEEP_ALIVES:
-        raise UsageError(f"for must be at most {_MAX_KEEP_ALIVES} times the interval")
+        raise UsageError(f"for= must be at most {_MAX_KEEP_ALIVES} times the interval")
 
     def send_keep_alives(position: StreamPosition) -> InjectedActions:
         position.require_head()
@@ -46,7 +46,7 @@ def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
         if not keep_alive:
             raise FaultNotApplicable(f"{dialect.name} has no keep-alive event for this response")
         if position.sent_message_prefix:
-            raise FaultNotApplicable("the location is within an event")
+            raise FaultNotApplicable("the location is in the middle of an event")
         duration_ms = context.max_silence_ms if for_ is None else for_
         actions: list[Action] = []
         for number in range(1, min(int(duration_ms / interval), _MAX_KEEP_ALIVES) + 1):
@@ -63,7 +63,7 @@ def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
 KIND = FaultKind(
     "stall-keepalive",
     FaultEffect.STALLED,
-    "only keep-alive events",
+    "keep-alive events without output",
     _stall_keepalive,
     {
         "interval": FaultArgument(

@@ -27,7 +27,7 @@ def _end_body(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "truncate",
     FaultEffect.TRUNCATED,
-    "a clean end before the terminator",
+    "a body that ends before the terminator",
     lambda: OneShot(_end_body, changes_length=True, only_truncates=True),
     allowed_locations=ALL_LOCATIONS,
     example="truncate,after=2",

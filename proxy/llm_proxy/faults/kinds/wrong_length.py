@@ -25,7 +25,7 @@ from llm_proxy.faults.kind import (
 
 def _wrong_length(by: int) -> Mechanism:
     if by < 1:
-        raise UsageError("by must be at least 1 byte")
+        raise UsageError("by= must be at least 1 byte")
 
     def with_longer_body(head: ResponseHead) -> ResponseHead:
         return replace(head, content_length=(head.content_length or 0) + by)

@@ -106,11 +106,11 @@ class FaultMiddleware:
         if not self._allows_header:
             raise RequestRefused(
                 400,
-                f"the header {FAULT_HEADER} is not allowed; start the proxy with --fault-header",
+                f"the header {FAULT_HEADER} is not enabled; start the proxy with --fault-header",
             )
         if len(routed.requested_faults) > _MAX_HEADER_RULES:
             raise RequestRefused(
-                400, f"a request may have at most {_MAX_HEADER_RULES} headers {FAULT_HEADER}"
+                400, f"the request has more than {_MAX_HEADER_RULES} {FAULT_HEADER} headers"
             )
         try:
             rules = parse_rules(routed.requested_faults)
