@@ -515,7 +515,7 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rules besides the example, by fault: also those that act in a body in one piece."""
 
-_OLLAMA_NO_FINISH: Final = "ollama has no such finish reason"
+_OLLAMA_NO_FINISH: Final = "ollama has no finish reason 'content_filter'"
 SKIPS: Final[Mapping[tuple[str, str], str]] = {
     (
         "bad-tool-call,how=json",

@@ -39,7 +39,7 @@ async def test_a_finding_is_reported_with_its_evidence_and_what_to_do(tmp_path: 
 
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        "error    too-soon: retried once too early: after 290 ms instead of 2.0 s",
+        "error    too-soon: retried too early once: after 290 ms instead of 2.0 s",
         "  POST /v1/chat/completions, session default, m",
         ("  #1 at 1.2 s: HTTP 429, Retry-After 2.0 s (fault a rule, refused); retried after "
         "290 ms (#2)"),

@@ -208,7 +208,7 @@ def test_a_content_filter_has_its_providers_own_finish_reason(dialect: str, stre
     expected_finish = dialect_record(dialect).filter_finish
     if not expected_finish:
         assert actions == response_burst(response)
-        reason = f"{dialect} has no such finish reason"
+        reason = f"{dialect} has no finish reason 'content_filter'"
         assert injection.records[0].skipped == reason
         return
     _, turn = decode_sent(request, response, actions)

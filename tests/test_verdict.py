@@ -65,7 +65,7 @@ def test_it_counts_faults_requests_and_sessions() -> None:
 
 def test_the_worst_finding_comes_first() -> None:
     assert finding_lines(judge_entries(*LOST, *GOOD, *BAD)) == [
-        ("too-soon, error: retried once too early: after 290 ms instead of 2.0 s"),
+        ("too-soon, error: retried too early once: after 290 ms instead of 2.0 s"),
         (
             "failed-accepted, note: did not retry after an error within a response, and may "
             "have ignored the error"
@@ -105,7 +105,7 @@ def test_the_document_holds_the_finding_and_its_evidence() -> None:
     assert finding == {
         "rule": "too-soon",
         "level": "error",
-        "message": "retried once too early: after 290 ms instead of 2.0 s",
+        "message": "retried too early once: after 290 ms instead of 2.0 s",
         "session": "bad",
         "method": "POST",
         "path": "/v1/chat/completions",
@@ -166,7 +166,7 @@ def test_a_failure_in_junit_holds_its_evidence() -> None:
     failure = parse_xml(junit_xml(judge_entries(*BAD), FindingLevel.WARNING)).find(".//failure")
     assert failure is not None
     assert failure.attrib["type"] == "too-soon.error"
-    assert failure.attrib["message"].startswith("retried once too early")
+    assert failure.attrib["message"].startswith("retried too early once")
     assert (failure.text or "").splitlines()[:2] == [
         "2 attempts:",
         (

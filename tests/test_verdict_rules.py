@@ -201,7 +201,7 @@ GAVE_UP: Final[JudgedCases] = {
 TOO_SOON: Final[JudgedCases] = {
     "by much": (
         then_answered(refused_attempts(status=429, retry_after_ms=2_000.0), 500),
-        ("too-soon, error: retried once too early: after 500 ms instead of 2.0 s"),
+        ("too-soon, error: retried too early once: after 500 ms instead of 2.0 s"),
     ),
     "within what a clock may be off": (
         then_answered(refused_attempts(status=429, retry_after_ms=10_000.0), 9_501),
@@ -209,7 +209,7 @@ TOO_SOON: Final[JudgedCases] = {
     ),
     "just beyond that": (
         then_answered(refused_attempts(status=429, retry_after_ms=10_000.0), 9_499),
-        ("too-soon, error: retried once too early: after 9.5 s instead of 10.0 s"),
+        ("too-soon, error: retried too early once: after 9.5 s instead of 10.0 s"),
     ),
     "within what a timer may be early": (
         then_answered(refused_attempts(status=429, retry_after_ms=300.0), 251),
@@ -217,18 +217,18 @@ TOO_SOON: Final[JudgedCases] = {
     ),
     "twice": (
         then_answered(refused_attempts(800, status=429, retry_after_ms=1_000.0), 700),
-        ("too-soon, error: retried twice too early: after 700 ms instead of 1.0 s"),
+        ("too-soon, error: retried too early twice: after 700 ms instead of 1.0 s"),
     ),
 }
 
 NO_BACKOFF: Final[JudgedCases] = {
     "two": (
         then_answered(refused_attempts(2), 3),
-        "no-backoff, warning: retried twice without a delay: after at most 3.00 ms",
+        "no-backoff, warning: retried twice with almost no delay: after at most 3.00 ms",
     ),
     "three": (
         then_answered(refused_attempts(2, 99), 3),
-        "no-backoff, error: retried 3 times without a delay: after at most 99 ms",
+        "no-backoff, error: retried 3 times with almost no delay: after at most 99 ms",
     ),
     "one is chance": (then_answered(refused_attempts(2), 600), ""),
     "always the same": (
@@ -305,8 +305,8 @@ MUST_NOT_RETRY: Final[JudgedCases] = {
     "a key that may have been renewed": (
         then_answered(refused_attempts(status=401), 300),
         (
-            "must-not-retry, note: retried once after a permanent error: HTTP 401, and the same"
-            " request 300 ms later"
+            "must-not-retry, note: retried once after a permanent error: HTTP 401; "
+            "the same request followed 300 ms later"
         ),
     ),
     "a key that was not": (

@@ -228,7 +228,7 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
         turn = to_representable_turn(position, Turn((Text("a"),), finish=finish))
         if turn.finish in _NORMAL_FINISHES:
             name = position.context.decoded_request.dialect.name
-            raise FaultNotApplicable(f"{name} has no such finish reason")
+            raise FaultNotApplicable(f"{name} has no finish reason '{finish}'")
 
     def inject(position: StreamPosition) -> InjectedActions:
         decoded_request = position.context.decoded_request

@@ -125,7 +125,7 @@ def _judge_early_retries(chain: RetryChain) -> VerdictFinding | None:
         return None
     before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
     message = (
-        f"retried {format_repeat_count(len(early_retries))} too early: after "
+        f"retried too early {format_repeat_count(len(early_retries))}: after "
         f"{format_duration(pause_ms(before, after))} instead of "
         f"{format_duration(before.retry_after_ms or 0.0)}"
     )
@@ -177,8 +177,8 @@ def _judge_pauses(chain: RetryChain) -> VerdictFinding | None:
         if len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.may_be_separate_requests:
             level = FindingLevel.ERROR
         message = (
-            f"retried {format_repeat_count(len(short_pauses_ms))} without a delay: after at most "
-            f"{format_duration(max(short_pauses_ms))}"
+            f"retried {format_repeat_count(len(short_pauses_ms))} with almost no delay: after at "
+            f"most {format_duration(max(short_pauses_ms))}"
         )
     elif (
         len(pauses_ms) >= _MIN_COMPARED_PAUSES
