@@ -94,7 +94,7 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
     )  # fmt: skip
     assert result.exit_code == 0
     assert (
-        "warning  proxies         requests to 127.0.0.1 go to the proxy in HTTP_PROXY"
+        "warning  proxies         requests to 127.0.0.1 go through the proxy set in HTTP_PROXY"
         in result.stdout
     )
     assert (
@@ -293,14 +293,14 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
         ({"HTTP_PROXY": ""}, OK, "none in the environment"),
         ({"HTTPS_PROXY": "http://p"}, OK, "none in the environment"),
         ({"HTTP_PROXY": "http://p"}, WARNING, "export NO_PROXY=127.0.0.1,localhost no_proxy="),
-        ({"http_proxy": "http://p"}, WARNING, "go to the proxy in http_proxy; "),
+        ({"http_proxy": "http://p"}, WARNING, "go through the proxy set in http_proxy; "),
         ({"ALL_PROXY": "socks5://p", "http_proxy": "p"}, WARNING, "ALL_PROXY and http_proxy"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "a.b"}, WARNING, "NO_PROXY=a.b,127.0.0.1,localhost "),
         ({"HTTP_PROXY": "p", "NO_PROXY": "a.b, 127.0.0.1"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "no_proxy": "127.0.0.1:4777"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "127.0.0.0/8"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "*"}, OK, "not for 127.0.0.1"),
-        ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "go to the proxy"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "go through the proxy"),
     ],
 )
 def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
@@ -337,7 +337,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             "http://localhost:4777/v1",
             PortListener("replay"),
             OK,
-            "the default port of llm-proxy",
+            "the default address of llm-proxy",
         ),
         ("127.0.0.1:4777", None, WARNING, "'127.0.0.1:4777' is not an http:// or https:// URL; "),
         (

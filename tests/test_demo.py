@@ -64,7 +64,9 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
         ("replayed", "44 reads", figures),
     ]
     assert re.search(r"127\.0\.0\.1:\d+ refuses connections", result.stdout)
-    assert re.search(r"timing error of a read: largest [\d.]+ ms, median [\d.]+ ms", result.stdout)
+    assert re.search(
+        r"time difference per read: largest [\d.]+ ms, median [\d.]+ ms", result.stdout
+    )
     assert re.search(r"^equal ", result.stdout, re.MULTILINE)
     assert "--keep DIR" in result.stdout
     assert result.stdout.count("слово за словом") == 2
@@ -165,16 +167,16 @@ def with_merged_reads(result: DemoResult) -> DemoResult:
 
 CHANGES: list[tuple[str, Callable[[DemoResult], DemoResult]]] = [
     (
-        "the replay has different bytes than the cassette",
+        "the bytes of the replay differ from the cassette",
         lambda result: altered_result(result, replayed_reads=result.replayed_reads[:-1]),
     ),
-    ("the replay has different reads than the cassette", with_merged_reads),
+    ("the reads of the replay differ from the cassette", with_merged_reads),
     (
-        "the provider sent different bytes than the client received",
+        "the client received different bytes than the provider sent",
         lambda result: altered_result(result, live_body=result.live_body[:-1]),
     ),
     (
-        "the provider sent different bytes than the cassette stores",
+        "the cassette stores different bytes than the provider sent",
         lambda result: altered_result(result, provider_body=result.provider_body[:-1]),
     ),
 ]
@@ -216,7 +218,7 @@ def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "run_demo", run_altered_demo)
     result = invoke_demo()
     assert result.exit_code == 1
-    assert "DIFFERENT  the replay has different reads than the cassette" in result.stdout
+    assert "DIFFERENT  the reads of the replay differ from the cassette" in result.stdout
     assert "equal" not in result.stdout
 
 

@@ -27,7 +27,7 @@ _COMMANDS: Final = {
         "ls": CommandEntry("ls", "List cassettes."),
         "show": CommandEntry("show", "Show the contents of a cassette."),
         "diff": CommandEntry("diff", "Compare two cassettes, or one with the provider."),
-        "explain": CommandEntry("explain", "Show why a request matches, or does not."),
+        "explain": CommandEntry("explain", "Show why a request does or does not match."),
         "import": CommandEntry("import_", "Import recordings of other tools.", "import_"),
         "export": CommandEntry("export", "Convert cassettes to other formats."),
     },
@@ -36,7 +36,7 @@ _COMMANDS: Final = {
         "stats": CommandEntry("stats", "Show counts, sizes, ages and duplicates."),
         "prune": CommandEntry("prune", "Delete old or unused cassettes."),
         "rerecord": CommandEntry("rerecord", "Record existing cassettes again."),
-        "rekey": CommandEntry("rekey", "Rename cassettes after a change of matching rules."),
+        "rekey": CommandEntry("rekey", "Rename cassettes after matching rules change."),
         "recover": CommandEntry("recover", "Recover recordings after a crash."),
     },
     "Secrets": {
@@ -73,14 +73,14 @@ _VCR_MODE_ALIASES: Final = {
     aliases=_VCR_MODE_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Run llm-proxy COMMAND --help for options and examples. To set an option for every run, "
-    "set the environment variable (LLM_PROXY_PACE for --pace) or write llm-proxy.toml.",
+    "set the environment variable (LLM_PROXY_PACE for --pace) or add it to llm-proxy.toml.",
 )
 @click.version_option(__version__, message="llm-proxy %(version)s")
 def cli() -> None:
     r"""Record and replay the HTTP traffic of LLM applications.
 
-    llm-proxy runs your command with OPENAI_BASE_URL and the variables of other providers set to
-    the proxy. The application needs no change:
+    llm-proxy runs your command with OPENAI_BASE_URL and similar variables set to the address of the
+    proxy. The application needs no change:
 
     \b
       llm-proxy record -- python app.py     forward requests, record the responses

@@ -92,11 +92,11 @@ def chaos(
     command: tuple[str, ...], *, timeout: float, level: str, survive: bool, as_json: bool,
     **values: Any,
 ) -> None:  # fmt: skip
-    r"""Run a command once for each fault, and report how it handled each one.
+    r"""Run a command once for each fault, and report how the command handled it.
 
-    The command first runs without faults, and must pass. Then the command runs once for each fault,
-    with the same cassettes. Select faults with --fault or --faults; the default is all kinds of
-    faults.
+    The command first runs without faults, and must succeed. Then the command runs once for each
+    fault, with the same cassettes. Select faults with --fault or --faults; by default, every kind
+    of fault is used.
 
     \b
     Examples:
@@ -105,8 +105,9 @@ def chaos(
       llm-proxy chaos --scenarios scenarios/ --survive -- pytest tests/
       llm-proxy chaos --json -- npm test > chaos.json
 
-    The table shows each outcome and the findings of llm-proxy verdict. The exit code is 1 if a
-    run hangs or a finding reaches --level. Nothing is recorded, and the network is not used.
+    The table shows the outcome of each run, and the findings of llm-proxy verdict. The exit code is
+    1 if a run hangs or there is a finding of --level or above. Nothing is recorded, and the
+    network is not used.
     """
     if not command:
         raise UsageError("COMMAND is missing; for example: llm-proxy chaos -- pytest tests/")

@@ -40,8 +40,8 @@ def demo(keep: Path | None) -> None:
     r"""Record a stream, stop its provider, replay the recording, and compare both.
 
     The demo needs no API key and no network, because it starts a small provider on 127.0.0.1.
-    Without --keep, it deletes all its files at the end. The exit code is 0 if the replay and
-    the recording have the same bytes in the same reads, and 1 otherwise.
+    Without --keep, the demo deletes its files when it ends. The exit code is 0 if the replay
+    and the recording have the same bytes in the same reads, and 1 otherwise.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def demo(keep: Path | None) -> None:
             raise UsageError(f"--keep: {keep} is not a folder") from None
         except OSError as error:
             raise UsageError(f"--keep: cannot create {keep}: {error.strerror}") from None
-    print_lines(["llm-proxy demo: record a stream, stop its provider, replay it, compare both"])
+    print_lines(["llm-proxy demo: record a stream, stop its provider, replay and compare it"])
 
     async def play() -> DemoResult:
         from llm_proxy.shell.demo import run_demo  # noqa: PLC0415 # it imports the server, which is slow
@@ -118,7 +118,7 @@ def comparison_rows(result: DemoResult) -> list[tuple[str, str]]:
         ),
         ("", ""),
         *((name, _figures(reads)) for name, reads in both.items()),
-        ("", f"timing error of a read: largest {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
+        ("", f"time difference per read: largest {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
     ]
 
 
@@ -140,11 +140,11 @@ def find_differences(result: DemoResult) -> list[str]:
     recorded, replayed = _pieces(result.cassette.reads), _pieces(result.replayed_reads)
     checks = {
         f"the cassette is {outcome}": outcome.is_complete,
-        "the provider sent different bytes than the client received": (
+        "the client received different bytes than the provider sent": (
             result.live_body == sent_body
         ),
-        "the provider sent different bytes than the cassette stores": stored_body == sent_body,
-        "the replay has different bytes than the cassette": b"".join(replayed) == stored_body,
-        "the replay has different reads than the cassette": replayed == recorded,
+        "the cassette stores different bytes than the provider sent": stored_body == sent_body,
+        "the bytes of the replay differ from the cassette": b"".join(replayed) == stored_body,
+        "the reads of the replay differ from the cassette": replayed == recorded,
     }
     return [difference for difference, is_equal in checks.items() if not is_equal]

@@ -60,9 +60,9 @@ _WORD_DIFF_KINDS: Final = frozenset(
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
     r"""Compare two cassettes, or a cassette and a live response.
 
-    The comparison covers requests, response heads, decoded responses, bytes and times. Times are
-    shown but never significant. Long texts are compared word by word: [-old-] {+new+}. CASSETTE
-    and OTHER are files, or the start of a cassette's name or key.
+    The comparison covers requests, all parts of responses, and times. Times are shown, but are
+    never significant. Long texts are compared word by word: [-old-] {+new+}. CASSETTE and OTHER are
+    files, or the first characters of a cassette's name or key.
 
     With --live, llm-proxy sends the stored request to the provider, with the API key in your
     environment, and records nothing. Status, ending, event types, fields, model, finish reason

@@ -112,8 +112,8 @@ def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: 
     r"""Check this machine and the library for problems.
 
     The checks cover versions, the HTTP parser, the event loop, the decoders, the port, the proxies
-    and base URLs in the environment, the library, and interrupted recordings. Each line is ok, a
-    warning or a problem; the exit code is 1 if there is a problem. The command changes nothing.
+    and base URLs in the environment, the library, and interrupted recordings. Each line reports ok,
+    a warning or a problem; the exit code is 1 if there is a problem. The command changes nothing.
 
     \b
     Examples:
@@ -172,8 +172,8 @@ def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[Check
     text = ", ".join(available)
     if missing:
         text += (
-            f"; responses in {' or '.join(missing)} are stored compressed; run pip install "
-            "'llm-proxy-replay[speedups]' to decode them"
+            f"; responses compressed with {' or '.join(missing)} are stored without being "
+            "decoded; to decode them, run pip install 'llm-proxy-replay[speedups]'"
         )
     yield CheckResult("decoders", OK, text)
 
@@ -282,7 +282,7 @@ def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
         return CheckResult("proxies", OK, f"{', '.join(named)}, but not for {_LOOPBACK}")
     hosts = ",".join(filter(None, (no_proxy, _LOOPBACK, "localhost")))
     text = (
-        f"requests to {_LOOPBACK} go to the proxy in {' and '.join(named)}; run "
+        f"requests to {_LOOPBACK} go through the proxy set in {' and '.join(named)}; run "
         f"export NO_PROXY={hosts} no_proxy={hosts}, or add -- COMMAND"
     )
     return CheckResult("proxies", WARNING, text)
@@ -307,7 +307,7 @@ def check_base_urls(
         name: url for name in BASE_URL_VARIABLES if (url := normalized_base_url(name, environ))
     }
     if not base_urls:
-        text = "none in the environment; clients send requests to the providers"
+        text = "none in the environment; clients send requests directly to the providers"
         yield CheckResult("base URLs", OK, text)
     for name, url in base_urls.items():
         adoption = f"{_ADOPTING_COMMANDS} use the URL as the upstream"
@@ -335,7 +335,7 @@ def check_base_urls(
             text = f"no server listens at {checked_url}; start llm-proxy, or unset {name}"
             yield CheckResult(name, WARNING, text)
         else:
-            yield CheckResult(name, OK, f"{checked_url}, the default port of llm-proxy")
+            yield CheckResult(name, OK, f"{checked_url}, the default address of llm-proxy")
 
 
 def run_library_checks(
@@ -400,7 +400,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
     if other_rules_count := count_keyed_by_other_rules(paths, rules):
         yield CheckResult("library", WARNING, other_rules_message(other_rules_count))
     for cassette_error in errors[:_MAX_SHOWN_FILES]:
-        text = f"{cassette_error}; delete the file, or record it again"
+        text = f"{cassette_error}; delete the file, or record the response again"
         yield CheckResult("library", PROBLEM, text)
     if (more := len(errors) - _MAX_SHOWN_FILES) > 0:
         text = f"{count_with_noun(more, 'more unreadable file')}; run llm-proxy verify"

@@ -60,13 +60,15 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
 @click.command(cls=GroupedCommand)
 @click.argument("request")
 @click.option("--path", default="", help="Path of the request; guessed from the body if omitted.")
-@click.option("--method", default="", help="Method of the request; POST if it has a body.")
+@click.option(
+    "--method", default="", help="Method of the request (default: POST with a body, else GET)."
+)
 @click.option(
     "--header",
     "headers",
     multiple=True,
     metavar="LINE",
-    help="Add a header, as NAME: VALUE. Repeatable.",
+    help="Add a request header, written NAME: VALUE. Repeatable.",
 )
 @click.option(
     "--session",
@@ -85,13 +87,13 @@ def explain(
 ) -> None:
     r"""Show which cassette matches a request, or why none does.
 
-    The output shows the parts of the key, the changes by each rule, the key, and the matching
-    takes. If no take matches, it shows the nearest cassette, every difference, and the rules that
-    would make the cassette match. No server is needed.
+    The output shows the parts of the key, the changes made by each rule, the key, and the matching
+    takes. If no take matches, the output shows the nearest cassette, every difference, and the
+    rules that would make the cassette match. No running proxy is needed.
 
-    REQUEST is a JSON file with the body of a request, or with an object of method, path, headers
-    and body. Use - for stdin. REQUEST can also be a cassette: a file, or the start of its name or
-    key. The exit code is 0 if a cassette matches, and 1 if none does.
+    REQUEST is a JSON file with the body of a request, or an object that contains method, path,
+    headers and body. Use - for stdin. REQUEST can also be a cassette: a file, or the first
+    characters of its name or key. The exit code is 0 if a cassette matches, and 1 if none does.
 
     \b
     Examples:

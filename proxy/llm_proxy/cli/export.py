@@ -81,7 +81,7 @@ _tools_option = grouped_option("Export for other tools")
 @CONFIG_OPTION
 @_conversion_option("--as", "dialect", metavar="DIALECT", type=ChoiceType(tuple(_CHAT_DIALECTS)),
                     help=f"Convert to this dialect: {', '.join(_CHAT_DIALECTS)}.")  # fmt: skip
-@_conversion_option("--whole", is_flag=True, help="Write one document instead of a stream.")
+@_conversion_option("--whole", is_flag=True, help="Write one JSON document instead of a stream.")
 @_conversion_option("--model", default="", metavar="NAME", help="Set another model name.")
 @_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
                     help="Use a variant of the dialect, such as openrouter.")  # fmt: skip
@@ -89,11 +89,11 @@ _tools_option = grouped_option("Export for other tools")
 @_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
                help="Write the exchanges in this file format.")  # fmt: skip
 @_tools_option("--all", "all_of_them", is_flag=True,
-               help="Export all cassettes (har and vcr).")  # fmt: skip
+               help="Export all cassettes (only with har and vcr).")  # fmt: skip
 @_tools_option("--upstream", multiple=True, metavar="NAME=URL",
                help="Base URL of a provider. Repeatable.")  # fmt: skip
 @_tools_option("--through", default="", metavar="URL",
-               help="Address the requests to the proxy at URL.")  # fmt: skip
+               help="Replace the provider's address with this proxy URL.")  # fmt: skip
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write to a new FILE.  [default: stdout]")  # fmt: skip
 def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
@@ -107,7 +107,7 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
     event stream) or curl (a command that sends the request, with the API key from the
     environment). Redacted values stay redacted.
 
-    A CASSETTE is a file, or the beginning of a file name or key in the library.
+    A CASSETTE is a file, or the first characters of a cassette's name or key.
 
     \b
     Examples:

@@ -111,10 +111,10 @@ def _parse_import_pace(text: str) -> Pace:
 )  # fmt: skip
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),
-    help="Pace of responses whose source has no read times, such as 50tps or profile:gpt-4o.  "
+    help="Pace for responses without read times: 50tps, profile:gpt-4o, …  "
     "[default: the times of the source, else instant]",
 )  # fmt: skip
-@click.option("--seed", type=IntRangeType(0), default=0, help="Seed of random times.")
+@click.option("--seed", type=IntRangeType(0), default=0, help="Seed for random read times.")
 @match_rules_option
 @SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
@@ -134,9 +134,9 @@ def import_(
     r"""Convert recordings of other tools to cassettes, and aimock fixtures to scenarios.
 
     Formats: VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and the
-    Datadog test agent. The format of a file is detected by its content. Redaction and keys
-    are the same as in record mode. Existing cassettes are never changed, and an exchange that was
-    imported before is skipped.
+    Datadog test agent. The format of a file is detected by its content. Redaction and keys work as
+    in record mode. Existing cassettes are never changed, and an exchange that was imported before
+    is skipped.
 
     Each file of aimock fixtures becomes a scenario file for simulate. An existing scenario file
     is never changed.

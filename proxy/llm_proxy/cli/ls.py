@@ -79,7 +79,7 @@ def _name_sort_key(name: str) -> tuple[list[str], int]:
 @CONFIG_OPTION
 @filter_options
 @click.option("--sort", type=click.Choice(list(_SORT_KEYS)), default="name", show_default=True,
-              help="Sort order, smallest or oldest first.")  # fmt: skip
+              help="Sort by this property, smallest or oldest first.")  # fmt: skip
 @click.option("--duplicates", is_flag=True,
               help="Only cassettes with the same request and response as another.")  # fmt: skip
 @click.option("--reverse", is_flag=True, help="Reverse the sort order.")
@@ -91,7 +91,7 @@ def ls(
 
     The outcome of a cassette is complete or partial. Partial cassettes are replayed only with
     --allow-partial. Unreadable files are listed with the reason, and the exit code is then 1.
-    Sizes are file sizes.
+    Sizes are the sizes of the cassette files.
 
     \b
     Examples:

@@ -290,7 +290,7 @@ UPSTREAM_OPTIONS: Final = (
     SettingOption("--sign", "Live provider", _RECORDING, type=ChoiceType(["aws"]),
            help="Sign Bedrock requests with your AWS keys."),
     SettingOption("--idle-timeout", "Live provider", _RECORDING, type=SecondsType(),
-           default=300.0, help="Maximum silence of a provider (default: 300)."),
+           default=300.0, help="Maximum wait for provider data (default: 300)."),
 )  # fmt: skip
 """Options for requests to providers."""
 
@@ -300,9 +300,9 @@ SERVER_OPTIONS: Final = (
     cassettes_option,
     SettingOption("--session", "Cassettes", _ALL, default=DEFAULT_SESSION, metavar="NAME",
            type=CheckedTextType("session", check_session_name),
-           help="Session of requests without a session name."),
+           help="Session of requests that do not name one."),
     SettingOption("--allow-partial", "Cassettes", _REPLAYING, is_flag=True,
-           help="Replay incomplete takes too."),
+           help="Also replay incomplete takes."),
     SettingOption("--after-last", "Cassettes", _REPLAYING, metavar="HOW", default="repeat",
            type=ChoiceType(["repeat", "cycle", "fail"]),
            help="After the last take: repeat (default), cycle, fail."),
@@ -314,7 +314,7 @@ SERVER_OPTIONS: Final = (
 
     *UPSTREAM_OPTIONS,
     SettingOption("--finish-on-disconnect", "Live provider", _RECORDING, is_flag=True,
-           help="Record to the end if the client disconnects."),
+           help="Keep recording if the client disconnects."),
     spool_option,
 
     _normalise_option,
@@ -340,13 +340,13 @@ SERVER_OPTIONS: Final = (
            help="Seed of ids and random choices (default: 0)."),
     SettingOption("--clock", "Timing and chance", _ALL, metavar="WHICH", default="fixed",
            type=ChoiceType(["fixed", "real"]),
-           help="Time in responses: fixed (default) or real."),
+           help="Generated times: fixed (default) or real."),
     SettingOption("--silence", "Timing and chance", _ALL, type=SecondsType(), default=660.0,
            show_default=True, help="Longest simulated hang."),
 
     SettingOption("--fault", "Faults", _ALL, multiple=True, metavar="RULE",
            type=ParsedType("rule", parse_fault_rule),
-           help="Inject a fault: 'reset,after=3'. Repeatable."),
+           help="Inject a fault such as 'reset,after=3'. Repeatable."),
     SettingOption("--faults", "Faults", _ALL, type=PATH_TYPE, metavar="FILE",
            help="File with a list of fault rules."),
     SettingOption("--fault-header", "Faults", _ALL, is_flag=True,
@@ -365,18 +365,18 @@ SERVER_OPTIONS: Final = (
     SettingOption("--host", "Server", _ALL, default="127.0.0.1",
            help="Address to listen on (default: 127.0.0.1)."),
     SettingOption("--port", "Server", _SERVING, type=IntRangeType(0, 65535),
-           help=f"Port; default {DEFAULT_PORT}, with COMMAND any free one."),
+           help=f"Port (default: {DEFAULT_PORT}; with COMMAND: any free port)."),
     SettingOption("--port-file", "Server", _SERVING, type=PATH_TYPE,
            help="Write the port to this file."),
     SettingOption("--max-body", "Server", _ALL, type=IntRangeType(1), default=64 * 1024 * 1024,
-           help="Largest request in bytes (default: 67108864)."),
+           help="Maximum request size in bytes (default: 67108864)."),
     SettingOption("--allow-host", "Server", _ALL, multiple=True, metavar="NAME",
-           help="Accept this Host header too. Repeatable."),
+           help="Also accept this Host header. Repeatable."),
     SettingOption("--allow-origin", "Server", _ALL, multiple=True, metavar="ORIGIN",
            help="Accept requests from this web origin. Repeatable."),
     SettingOption("--log-format", "Server", _SERVING, metavar="FORMAT", default="text",
            type=ChoiceType(["text", "json"]),
-           help="Log on stderr: text (default) or json."),
+           help="Log format: text (default) or json."),
 )  # fmt: skip
 """All options of servers, and all settings that a settings file may hold."""
 

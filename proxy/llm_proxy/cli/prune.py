@@ -54,10 +54,9 @@ _filter_option = grouped_option("Filters")
 def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> None:
     r"""Delete cassettes that are no longer needed.
 
-    The command deletes the cassettes that match all given filters. Takes of one request and
-    session are deleted together or not at all, so that no take is replayed in place of an earlier
-    take. Without --yes, the command asks for confirmation, or deletes nothing if there is no
-    terminal.
+    The command deletes the cassettes that match all given filters. All takes of a request and
+    session are deleted together, or not at all, so that the nth request still gets the nth take.
+    Without --yes, the command asks for confirmation, or deletes nothing if there is no terminal.
 
     \b
     Examples:
@@ -66,7 +65,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
       llm-proxy prune --journal unit.json --journal e2e.json
       llm-proxy prune --partial --model gpt-4 --yes --json
 
-    --unused-since uses the play times that replay and auto runs store below XDG_STATE_HOME.
+    --unused-since uses the last play times, which replay and auto store below XDG_STATE_HOME.
     """
     unused_since: str | None = fields.pop("unused_since")
     journals: tuple[Path, ...] = fields.pop("journals")

@@ -41,10 +41,10 @@ from llm_proxy.shell.running.settings import default_spool_folder
 def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> None:
     r"""Make cassettes from recordings that a crash or a full disk interrupted.
 
-    A recording is written to a spool outside the library while it runs. The spool remains if
+    A response that is being recorded is stored in a spool outside the library. The spool remains if
     the proxy is killed or cannot write to the library. This command converts each spool to a
-    cassette with all received bytes. If the spool has no ending, the ending of the cassette is
-    "killed". Running recordings and existing takes are not changed. A recording that is already
+    cassette with all received bytes. If the spool contains no ending, the cassette gets the ending
+    "killed". Recordings in progress and existing takes are not changed. A recording that is already
     in the library is not added again.
 
     \b

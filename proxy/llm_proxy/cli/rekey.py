@@ -38,7 +38,7 @@ from llm_proxy.shell.running.settings import state_folder
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @json_option
 def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) -> None:
-    r"""Rename cassettes by the current --normalise rules.
+    r"""Rename cassettes to match the current --normalise rules.
 
     The name of a cassette starts with the key of its request. The key depends on the --normalise
     rules that were set during the recording. Cassettes that were recorded under other rules still
@@ -52,8 +52,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
       llm-proxy rekey --normalise uuids --normalise 'ignore=$.metadata.trace'
       llm-proxy rekey --cassettes tests/cassettes --normalise claude-code
 
-    If different requests have the same key under the new rules, they become takes of one key.
-    The output lists the files and the rule. The exit code is 1 if a file cannot be read.
+    If different requests have the same key under the new rules, they become takes of one key, and
+    the output lists the files and the rules. The exit code is 1 if a file cannot be read.
     """
     library = Library(cassettes)
     library.refresh()

@@ -33,8 +33,8 @@ def from_(
 ) -> None:
     r"""Create a scenario from cassettes.
 
-    CASSETTE is a file, or the beginning of a file name or key in the library. Several cassettes
-    become the turns of one conversation.
+    CASSETTE is a file, or the first characters of a cassette's name or key.
+    Several cassettes become the turns of one conversation.
 
     The scenario matches requests by the recorded user text, and expects the recorded tools. Edit
     the file to change the responses or the conditions. Parts of the recording that a scenario

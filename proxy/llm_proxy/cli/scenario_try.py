@@ -54,13 +54,15 @@ from llm_proxy.take_numbers import RequestCounter
     "--path", default="", help="Path of the request (default: the usual path of the dialect)."
 )
 @click.option("--session", default="", metavar="NAME", help="Session of the request.")
-@click.option("--scenario", default="", metavar="ID", help="Scenario named in the request header.")
+@click.option(
+    "--scenario", default="", metavar="ID", help="Value of the header x-llm-proxy-scenario."
+)
 def try_(file: Path, request: Path, dialect: str, path: str, session: str, scenario: str) -> None:
-    r"""Show which scenario responds to a request, why, and its response.
+    r"""Show which scenario responds to a request, the reason, and the response.
 
     FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
-    If no scenario matches, the mock in the files responds. The command shows the first attempt of
-    a turn and the first reply of a mock.
+    If no scenario matches, the mock in the files responds. The response is the one to the first
+    attempt of a turn, or the mock's first reply.
 
     The exit code is 1 if no scenario or mock responds, or if the request fails a check of its
     scenario.

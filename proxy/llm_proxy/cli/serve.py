@@ -53,8 +53,8 @@ def record(command: tuple[str, ...], **values: Any) -> None:
 def replay(command: tuple[str, ...], **values: Any) -> None:
     r"""Respond from cassettes, without any network access.
 
-    The nth identical request of a session gets the nth take. A request without a matching
-    cassette is a miss: HTTP 424, with the nearest cassette and the differences.
+    The nth identical request of a session gets the nth take. A request without a matching cassette
+    is a miss: the response is HTTP 424, and shows the nearest cassette and the differences.
 
     \b
     Examples:
@@ -69,9 +69,9 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay recorded requests and record the others.
 
-    The nth identical request of a session gets take n if take n existed at the start. Otherwise
-    the request goes to the provider and is recorded as take n. If CI is set, auto behaves like
-    replay.
+    The nth identical request of a session gets take n if take n already existed when the run
+    started. Otherwise the request goes to the provider and is recorded as take n. If CI is set,
+    auto behaves like replay.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 
 @_server_command
 def simulate(command: tuple[str, ...], **values: Any) -> None:
-    r"""Respond from scenarios, a mock or synthesis: no key, no network, no recording.
+    r"""Respond from scenarios, a mock or synthesis, without a key or network access.
 
     A scenario file scripts the turns of a conversation. Without scenarios or a mock, llm-proxy
     synthesises responses; the same request always gets the same response. Changed scenario files

@@ -71,9 +71,9 @@ LabelledLine = tuple[str, Line]
 def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     r"""Show one cassette: its request, response, conversation and timing.
 
-    CASSETTE is a file path, or the first characters of a file name or a key. The time of a
-    message is the arrival time of its last byte; the gap is the time since the previous message.
-    Control characters in recorded text are shown as escapes such as \x1b.
+    CASSETTE is a file, or the first characters of a cassette's name or key. The
+    time of a message is the arrival time of its last byte; the gap is the time since the previous
+    message. Control characters in recorded text are shown as escapes such as \x1b.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ level_option = grouped_option("Checks and reports")(
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
-    help="Lowest level that sets exit code 1: note, warning, error.",
+    help="Fail on findings of this level or above: note, warning, error.",
 )
 
 
@@ -63,7 +63,8 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
       llm-proxy verdict run.json --level error --junit verdict.xml
       llm-proxy verdict http://127.0.0.1:4777 --json | jq '.findings[].message'
 
-    Each finding is a note, a warning or an error. The exit code is 1 if a finding reaches --level.
+    Each finding is a note, a warning or an error. The exit code is 1 if there is a finding of
+    --level or above.
     """
     run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)
