@@ -107,7 +107,7 @@ def _parse_import_pace(text: str) -> Pace:
 @click.option("--session-per-file", is_flag=True, help="Give each file a session named after it.")
 @click.option(
     "--provider", metavar="NAME", type=CheckedTextType("provider", _check_provider_name),
-    help="Provider of all requests.  [default: by host, else by path]",
+    help="Provider of all requests.  [default: detected from the host or path]",
 )  # fmt: skip
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),

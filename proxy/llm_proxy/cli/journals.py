@@ -107,7 +107,7 @@ def _fetch_journal(url: str) -> bytes:
         reason = str(getattr(reason, "strerror", None) or reason)
         raise UsageError(
             f"{displayable_url(url)}: no response ({printable_excerpt(reason, 200)}); start "
-            "llm-proxy, or use a file that --journal wrote"
+            "llm-proxy, or use a file written by --journal"
         ) from None
 
 

@@ -210,7 +210,7 @@ _WITH_CASSETTES: Final = ("record", *_REPLAYING)
 
 cassettes_option = SettingOption(
     "--cassettes", "Cassettes", _WITH_CASSETTES, type=PATH_TYPE, default=Path("cassettes"),
-    help="Folder of the cassettes (default: cassettes).",
+    help="Cassette folder (default: cassettes).",
 )  # fmt: skip
 shared_library_option = SettingOption(
     "--shared-library", "Cassettes", _RECORDING, is_flag=True,
@@ -218,7 +218,7 @@ shared_library_option = SettingOption(
 )  # fmt: skip
 spool_option = SettingOption(
     "--spool", "Live provider", _RECORDING, type=PATH_TYPE,
-    help="Folder of unfinished recordings.",
+    help="Folder for unfinished recordings.",
 )  # fmt: skip
 scenarios_option = SettingOption(
     "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
@@ -337,7 +337,7 @@ SERVER_OPTIONS: Final = (
            type=ParsedType("pace", parse_pace), show_default=True,
            help="Pace: instant, 4x, 50tps, …"),
     SettingOption("--seed", "Timing and chance", _ALL, type=IntRangeType(0), default=0,
-           help="Seed of ids and random choices (default: 0)."),
+           help="Seed for ids and random choices (default: 0)."),
     SettingOption("--clock", "Timing and chance", _ALL, metavar="WHICH", default="fixed",
            type=ChoiceType(["fixed", "real"]),
            help="Generated times: fixed (default) or real."),

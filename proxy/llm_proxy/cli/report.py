@@ -28,9 +28,9 @@ _DOCUMENT_VERSION: Final = 1
 def report(source: str | None, *, as_json: bool) -> None:
     r"""Show statistics of a run: sources, statuses, times, faults and misses.
 
-    Lateness is the delay between the planned and the actual time of a write. SOURCE is a
-    file that --journal wrote, or the URL of a running proxy. The default is the proxy at
-    LLM_PROXY_URL, or else the proxy on port 4777.
+    Lateness is the delay between the planned and the actual time of a write. SOURCE is a file
+    written by --journal, or the URL of a running proxy. The default is the proxy at LLM_PROXY_URL,
+    or else the proxy on port 4777.
 
     \b
     Examples:

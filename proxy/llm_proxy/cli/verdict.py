@@ -53,7 +53,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     The verdict covers retries, timeouts, and whether a client accepted an incomplete or malformed
     response. The rules are in docs/reference/verdict.md.
 
-    SOURCE is a file that --journal wrote, or the URL of a running proxy. The default is the proxy
+    SOURCE is a file written by --journal, or the URL of a running proxy. The default is the proxy
     at LLM_PROXY_URL, or else the proxy on port 4777.
 
     \b
