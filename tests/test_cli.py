@@ -161,7 +161,7 @@ class TestChildProcess:
         has_upstream = "--upstream" in arguments
         reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY"]
         warning = "llm-proxy: warning: the command sent no request to llm-proxy"
-        keys = f"; API keys that are not set: {', '.join(reported)}" if reported else ""
+        keys = f"; API key variables that are not set: {', '.join(reported)}" if reported else ""
         assert [line for line in result.stderr.splitlines() if "no request" in line] == (
             [warning + ("" if has_upstream else keys)] if may_go_live else []
         )
@@ -463,7 +463,9 @@ class TestRecordAndReplay:
         for file in files:
             assert result.stderr.count(str(Path(file).relative_to(tmp_path))) == 1
         assert "recorded 2 exchanges, 0 complete\n" in result.stderr
-        assert "2 recordings incomplete; run llm-proxy ls --partial\n" in result.stderr
+        assert (
+            "2 recordings incomplete; to list them, run llm-proxy ls --partial\n" in result.stderr
+        )
 
     async def test_an_upstream_that_failed_is_counted_at_the_end(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -638,7 +640,7 @@ MISTAKES = {
     ),
     "two files for one take": Mistake(
         ("replay",),
-        ("two files are take 1 of the same key", "delete or rename one of them"),
+        ("two files have the same key and take number 1", "delete or rename one of them"),
         files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
     ),
     "variable": Mistake(
@@ -689,7 +691,7 @@ class TestMistakes:
             port = taken.getsockname()[1]
             result = await run_command("replay", "--port", str(port), folder=tmp_path)
         _assert_one_line(result)
-        assert f"port {port} of 127.0.0.1 is in use" in result.stderr
+        assert f"port {port} on 127.0.0.1 is in use" in result.stderr
         assert "--port 0" in result.stderr
 
     async def test_an_upstream_that_is_the_proxy_itself(self, tmp_path: Path) -> None:
@@ -878,7 +880,7 @@ class TestModes:
                 "auto", "--upstream", f"default={provider.url}", *_client_command("hi"),
                 folder=tmp_path, env={"CI": "true"},
             )  # fmt: skip
-        assert "CI is set: auto replays and records nothing" in result.stderr
+        assert "CI is set, so auto only replays and does not record" in result.stderr
         assert "cassette_not_found" in result.stdout
         assert provider.requests == []
         assert not (tmp_path / "cassettes").exists()

@@ -198,7 +198,10 @@ class TestLive:
         )  # fmt: skip
 
         assert result.exit_code == 1
-        assert ".jsonl:2: the recorded request has [redacted] in place of a secret" in result.stderr
+        assert (
+            ".jsonl:2: the recorded request contains [redacted] in place of a secret"
+            in result.stderr
+        )
 
     async def test_a_provider_that_is_gone_is_named(
         self, tmp_path: Path, unreachable_url: str

@@ -134,7 +134,7 @@ class TestTheLibrary:
         results = list(check_library(tmp_path))
         assert {result.level for result in results} == {OK}
         assert "no cassettes in " in results[0].text
-        assert results[1].text.endswith("cassettes does not exist; recording creates the folder")
+        assert results[1].text.endswith("cassettes does not exist yet; recording creates it")
 
     def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_partial(tmp_path)
@@ -156,7 +156,7 @@ class TestTheLibrary:
         path = sample_cassettes.write_complete(tmp_path)
         (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
         [text] = texts_of_level(check_library(tmp_path), PROBLEM)
-        assert text.startswith("two files are take 1 of the same key")
+        assert text.startswith("two files have the same key and take number 1")
 
     def test_a_file_in_place_of_a_folder_is_a_problem(self, tmp_path: Path) -> None:
         for name in ("cassettes", "spool"):
@@ -169,7 +169,7 @@ class TestTheLibrary:
     def test_a_folder_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "spool").mkdir(mode=0o500)
         [text] = texts_of_level(check_library(tmp_path), PROBLEM)
-        assert text == f"cannot write {tmp_path}/spool; change its mode, or set --spool"
+        assert text == f"no permission to write to {tmp_path}/spool; change it, or set --spool"
 
 
 class TestTheSpool:

@@ -56,7 +56,7 @@ async def test_a_request_that_is_answered_names_its_takes_and_its_key(tmp_path: 
         ],
     )
     assert (
-        "path guessed from the body: POST /v1/chat/completions; set --path to change it"
+        "path guessed from the body: POST /v1/chat/completions; if it is wrong, set --path"
         in result.stderr
     )
 

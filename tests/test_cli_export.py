@@ -77,7 +77,7 @@ async def test_a_turn_can_be_exported_to_any_dialect(tmp_path: Path, name: str, 
     [call] = [part for part in turn.parts if isinstance(part, ToolCall)]
     assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Bonn"})
     assert turn.finish is FinishReason.TOOL_CALLS
-    assert f"converted to {name}; a conversion is not a byte-exact replay" in result.stderr
+    assert f"converted to {name}; the result is not a byte-exact replay" in result.stderr
 
 
 async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_its_own_dialect_loses_nothing(tmp_path: Path) -> None:
     assert turn.parts == (Reasoning("Let me see."), Text("Yes."))
     assert (turn.id, turn.metadata) == ("chatcmpl-7", (("system_fingerprint", "fp_1"),))
     assert result.stderr.endswith(
-        "converted to openai-chat; a conversion is not a byte-exact replay\n"
+        "converted to openai-chat; the result is not a byte-exact replay\n"
     )
 
 
@@ -197,7 +197,7 @@ async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
     result = await run_command("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
 
     assert result.stderr.endswith(
-        "not a byte-exact replay; not converted: other headers of the error\n"
+        "not a byte-exact replay; not converted: provider-specific headers of the error\n"
     )
 
 
@@ -287,7 +287,7 @@ async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_pa
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        "the response waits for a tool that only the recorded dialect supports: local_shell_call"
+        "the response calls a tool that only the recorded dialect supports: local_shell_call"
         in result.last_error_line
     )
 
@@ -372,7 +372,10 @@ async def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
             ("--as", "gemini", "--provider", "groq"),
             "--provider cannot be used with --as gemini; use it with openai-chat, openai-comp",
         ),
-        (("--as", "gemini", "--model", "\udcff"), "--model: the name has unprintable characters"),
+        (
+            ("--as", "gemini", "--model", "\udcff"),
+            "--model: the name contains unprintable characters",
+        ),
     ],
     ids=["provider", "model"],
 )

@@ -224,7 +224,7 @@ async def test_mistakes_on_the_command_line_are_reported_before_anything_is_writ
     assert list(messages.values()) == [
         "llm-proxy: error: no such file or folder: none.yaml",
         "llm-proxy: error: set either --session-per-file or --session NAME",
-        f"llm-proxy: error: --pace: 'recorded' needs recorded times; {pace}",
+        f"llm-proxy: error: --pace: 'recorded' needs recorded times; for an import, {pace}",
         f"llm-proxy: error: --provider: 'a b' is not a valid provider name; {name}",
     ]
     assert not (tmp_path / "cassettes").exists()

@@ -82,7 +82,9 @@ async def test_takes_go_together_or_not_at_all(tmp_path: Path) -> None:
 
     assert cassette_paths(tmp_path) == [one, other]
     assert "deleted 0 cassettes in ./cassettes; " in result.last_error_line
-    assert "kept 1 cassette (not all takes of the request match)" in result.last_error_line
+    assert (
+        "kept 1 cassette (other takes of the same request do not match)" in result.last_error_line
+    )
 
 
 async def test_a_take_that_cannot_be_read_keeps_the_others(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
     ("tracked_for", "message"),
     [
         (None, "no play times are stored for ./cassettes on this machine; "),
-        (DAY, "play times for ./cassettes are stored on this machine only since 2"),
+        (DAY, "play times for ./cassettes have been stored on this machine only since 2"),
     ],
     ids=["never", "for a day"],
 )
@@ -160,7 +162,7 @@ async def test_cassettes_that_no_journal_used_are_deleted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("names", "reason"),
-    [(["openai-chat/m/0-1.jsonl"], "run.json: the journal names no cassette in ./cassettes; "),
+    [(["openai-chat/m/0-1.jsonl"], "run.json: the journal lists no cassette in ./cassettes; "),
      ([], "--journal: the runs used no cassette in ./cassettes, so all would")],
     ids=["of another library", "of a run that played nothing"],
 )  # fmt: skip

@@ -85,7 +85,7 @@ async def test_requests_that_a_rule_gives_one_key_become_takes_and_are_reported(
     assert result.exit_code == 0
     [collision_line] = [line for line in result.stdout.splitlines() if "have the same key" in line]
     assert collision_line.startswith(
-        "2 cassettes of different requests have the same key under uuids@1 and are replayed"
+        "2 cassettes of different requests have the same key under the rules uuids@1 and are replayed"
     )
     assert one.name in collision_line
     assert other.name in collision_line
@@ -106,7 +106,7 @@ async def test_a_replay_by_a_rule_that_files_do_not_have_says_which_of_them_it_j
     [warning] = [
         record.message for record in caplog.records if "have the same key" in record.message
     ]
-    assert "2 cassettes of different requests have the same key under uuids@1" in warning
+    assert "2 cassettes of different requests have the same key under the rules uuids@1" in warning
     assert str(one) in warning
 
 
@@ -288,7 +288,7 @@ async def test_files_of_other_rules_are_counted(tmp_path: Path, command: str) ->
     without_rules = await run_command(command, folder=tmp_path)
     with_rules = await run_command(command, *UUIDS, folder=tmp_path)
 
-    message = "2 cassettes recorded under other --normalise rules; run `rekey` to rename the files"
+    message = "2 cassettes recorded with other --normalise rules; run llm-proxy rekey to apply"
     assert message not in without_rules.stdout + without_rules.stderr
     assert message in with_rules.stdout + with_rules.stderr
     assert with_rules.exit_code == without_rules.exit_code

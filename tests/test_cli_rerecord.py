@@ -213,7 +213,9 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
     result = await run_rerecord(tmp_path, "--all", scripts=(respond_with("new"),))
 
     assert result.exit_code == 1
-    assert ".jsonl:2: the recorded request has [redacted] in place of a secret" in result.stdout
+    assert (
+        ".jsonl:2: the recorded request contains [redacted] in place of a secret" in result.stdout
+    )
     assert cassette_bodies(tmp_path)[f"{KEY}-1"] == RESPONSE_BODIES["new"]
 
 
@@ -251,7 +253,7 @@ async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: P
         )
 
     assert result.exit_code == 1
-    assert f"{KEY}-2.jsonl already exists and was not re-recorded" in result.stdout
+    assert f"{KEY}-2.jsonl already exists but is not one of the replaced takes" in result.stdout
     assert cassette_bodies(tmp_path) == {
         f"{KEY}-1": RESPONSE_BODIES["one"],
         "by-hand": RESPONSE_BODIES["one"],

@@ -61,7 +61,7 @@ async def test_the_environment_makes_no_difference(tmp_path: Path) -> None:
 
 async def test_what_no_dialect_reads_is_shown_as_it_was(tmp_path: Path) -> None:
     text = await show_review(tmp_path, sample_cassettes.write_unproven(tmp_path))
-    assert "none: the dialect opaque cannot decode this response" in text
+    assert "none: this response cannot be decoded as opaque" in text
     assert "\ntext\n" in text
 
 

@@ -100,7 +100,7 @@ async def test_requests_that_differed_in_a_secret_become_takes(tmp_path: Path) -
 
     assert result.exit_code == 0
     joined = result.stdout.splitlines()[-1]
-    assert joined.startswith("these cassettes become takes of one request: ")
+    assert joined.startswith("these cassettes become takes of the same request: ")
     assert first.name in joined
     assert second.name in joined
     async with proxy("replay", tmp_path) as server:

@@ -234,7 +234,7 @@ async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> N
 
     rows = named_rows(text)
     assert rows["request"] == "DELETE /v1/things/1  (no body)"
-    assert rows["turns"] == "none: the dialect opaque cannot decode this response"
+    assert rows["turns"] == "none: this response cannot be decoded as opaque"
     assert rows["timeline"] == "0 messages in 0 reads, 0 bytes"
 
 
@@ -315,7 +315,7 @@ class TestCassetteNames:
         name = f"openai-chat/m/{KEY[:16]}"
         assert result.stderr == (
             f"llm-proxy: error: '{KEY[:4]}' matches 2 cassettes: {name}-1.jsonl, "
-            f"{name}-2.jsonl; give more of the name\n"
+            f"{name}-2.jsonl; give more characters of the name\n"
         )
 
     async def test_a_wrong_name_says_which_is_nearest(self, tmp_path: Path) -> None:

@@ -248,12 +248,12 @@ async def test_a_report_summarises_a_run(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "requests  12,345; the figures below cover the latest 4",
+        "requests  12,345; the figures below cover only the latest 4",
         "sessions  1",
         "sources   live: 4",
         "statuses  200: 3, 429: 1",
         "endings   sent: 4",
-        "retries   1 (counted by the SDKs)",
+        "retries   1 (reported by the SDKs)",
         "times     median 10 ms, p95 2.5 s, worst 2.5 s",
         "paces     50tps: 1",
         "lateness  mean 0.50 ms, worst 2.00 ms, over 1,200 writes in 1 request",

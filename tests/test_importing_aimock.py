@@ -163,13 +163,13 @@ def test_a_scenario_matches_what_its_fixture_matches(
         ({"userMessage": {"source": "a"}}, "userMessage must be text"),
         ({"systemMessage": [1]}, "systemMessage must be text"),
         ({"model": ""}, "model is empty, so no request can match"),
-        ({"turnIndex": -1}, "turnIndex must be an integer of at least 0"),
-        ({"sequenceIndex": True}, "sequenceIndex must be an integer of at least 0"),
+        ({"turnIndex": -1}, "turnIndex must be a non-negative integer"),
+        ({"sequenceIndex": True}, "sequenceIndex must be a non-negative integer"),
         ({"turnIndex": 0, "sequenceIndex": 1},
-         "a scenario cannot match both turnIndex and sequenceIndex"),
+         "the match has both turnIndex and sequenceIndex; set only one of them"),
         ({"hasToolResult": "no"}, "hasToolResult must be true or false"),
         ({"hasToolResult": False, "toolCallId": "c"},
-         "the match requires tool results and also requires none"),
+         "the match is contradictory: it both requires and excludes tool results"),
     ],
 )  # fmt: skip
 def test_match_fields_that_no_scenario_can_express_are_refused_and_never_left_out(
@@ -278,20 +278,20 @@ def test_an_error_keeps_its_status_its_fields_and_its_retry_delay() -> None:
     ("fixture_response", "reason"),
     [
         ("text", "the fixture has no response"),
-        ({}, "the response has none of content, toolCalls, blocks and error"),
+        ({}, "the response has no content, toolCalls, blocks or error"),
         ({"embedding": [0.1]},
          ("the response contains an embedding; "
           "scenarios support only text, reasoning and tool calls")),
         ({"error": {"message": "a"}, "status": 302},
-         "the status of an error must be from 400 to 599"),
+         "the status of the error must be from 400 to 599"),
         ({"toolCalls": [{"name": "a", "arguments": "[1]"}]},
          "the arguments of a are not a JSON object"),
         ({"toolCalls": [{"name": "a", "arguments": "{"}]},
          "the arguments of a are not a JSON object"),
         ({"toolCalls": [5]}, "a tool call has no name"),
-        ({"blocks": [{"type": "film"}]}, "a block is neither text nor a toolCall"),
+        ({"blocks": [{"type": "film"}]}, "a block of the response is neither text nor a toolCall"),
         ({"toolCalls": [{"name": "a", "arguments": '{"a":' * 90 + "1" + "}" * 90}]},
-         "the arguments of a tool call are nested more than 64 deep"),
+         "the arguments of a tool call are nested more than 64 levels deep"),
     ],
 )  # fmt: skip
 def test_what_no_scenario_can_answer_is_refused(fixture_response: Any, reason: str) -> None:
@@ -335,11 +335,11 @@ def test_the_file_names_omitted_fixtures_and_changed_fields() -> None:
         fixture({"turnIndex": 0}), fixture({"inputText": "a"}), fixture({"turnIndex": 1}), 5
     )
 
-    nearest = "only that turn; aimock also uses the nearest fixture for other turns"
+    nearest = "only the given turn; aimock also uses the nearest fixture for other turns"
     assert converted.yaml_text.splitlines()[1:4] == [
         f"# Fixture 1, 3: turnIndex matches {nearest}.",
         f"# Fixture 2 was not imported: {EMBEDDINGS}.",
-        "# Fixture 4 was not imported: the fixture has no match.",
+        "# Fixture 4 was not imported: the fixture has no match object.",
     ]
 
 
@@ -459,7 +459,7 @@ async def test_a_file_of_scenarios_that_is_there_is_never_changed(tmp_path: Path
     assert path.read_text() == "# mine\n"
     assert [item.exit_code for item in refused] == [1, 1]
     assert refused[0].stdout.splitlines()[-1] == (
-        "chat.json: scenarios/chat.yaml already exists with other content; move it, or set "
+        "chat.json: scenarios/chat.yaml already exists with different content; move it, or set "
         "--scenarios to another folder"
     )
 

@@ -478,30 +478,31 @@ def vcr_recording(request: Fields, response: Fields) -> bytes:
 
 UNREADABLE: Final = {
     "an encoding": (vcr_recording({}, {"body": "6869", "bodyEncoding": "hex"}),
-                    "unknown encoding of a body: 'hex'"),
+                    "a body has the unknown encoding 'hex'"),
     "a flawed encoding": (vcr_recording({}, {"body": "%", "bodyEncoding": "base64"}),
                           "a body is not valid base64"),
     "another object": (vcr_recording({}, {"body": {"string": "a", "more": "b"}}),
-                       "unknown field 'more' in a body; it may hold part of the body"),
+                       "unknown field 'more' in a body; it may contain part of the body"),
     "two bodies": (vcr_recording({}, {"body": {"string": "a"}, "content": "b"}),
-                   "a message has two bodies, body and content"),
+                   "a request or response has two bodies, in body and content"),
     "two strings": (vcr_recording({}, {"body": {"string": "a", "base64_string": "Yg=="}}),
                     "a body has more than one of the fields string, base64_string, raw_gzip"),
     "a file": (to_json(ruby({}, {"body": {"on_disk": "body.bin"}})),
-               "a body is stored in a separate file"),
+               "a body is stored in a separate file, which import does not read"),
     "fields": (to_json(ruby({"body": {"fields": {"a": "b"}}}, {})),
-               "a body is stored as form fields"),
+               "a body is stored as form fields, which is not supported"),
     "characters": (to_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
-                   "a body cannot be encoded as 'ISO-8859-1'"),
+                   "the text of a body cannot be encoded as 'ISO-8859-1'"),
     "a form or JSON": (vcr_recording({"body": {"a": "b"}}, {}),
-                       ("the request body is stored as an object, which may be a form or JSON, "
-                        "and it has no content type")),
+                       ("the request body is stored as an object and has no content type, "
+                        "so it may be a form or JSON")),
     "a form": (vcr_recording({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
                          "body": {"a": 1}}, {}),
                ("a body is stored as JSON, but its content type is "
                 "application/x-www-form-urlencoded")),
     "bytes as text": (vcr_recording({}, {"content": "a", "headers": {"Content-Length": "2"}}),
-                      "a body may lack bytes: its tool stored only the UTF-8 text"),
+                      ("a body may be incomplete: "
+                       "the recording tool stored only its valid UTF-8 text")),
     "no request of go-vcr": (to_yaml(go_vcr({"content_length": 3}, {})),
                              "the request body was not recorded"),
     "a size of HAR": (to_json(har({}, {"content": {"text": "", "size": 3}})),
@@ -513,22 +514,23 @@ UNREADABLE: Final = {
     "messages of HAR": (to_json({"log": {"entries": [
                             har({}, {"content": {"size": 0}})["log"]["entries"][0]
                             | {"_eventSourceMessages": [{"data": "a"}]}]}}),
-                        "the response body is stored only as messages, which import does not read"),
+                        ("the response body is stored only as separate event or WebSocket "
+                         "messages, which import does not read")),
     "an encoding of HAR": (to_json(har({}, {"content": {"text": "6869", "encoding": "hex"}})),
-                           "unknown encoding of a body: 'hex'"),
+                           "a body has the unknown encoding 'hex'"),
     "a file of HAR": (to_json(har({"postData": {"mimeType": "multipart/form-data", "params": [
                           {"name": "file", "fileName": "a.png"}]}}, {})),
-                      ("the request body is stored as parameters, and its content type is not "
+                      ("the request body is stored as parameters, but its content type is not "
                        "application/x-www-form-urlencoded")),
     "two of reel": (to_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
-                    "the response has two bodies, body and stream_chunks"),
+                    "the response has two bodies, in body and stream_chunks"),
     "no list of reel": (to_json(reel({}, {"stream_chunks": {"data": 1}})),
                         "stream_chunks is not a list"),
     "no hex of nock": (to_json(nock({}, {"response": "x", "responseIsBinary": True})),
                        "a body is not valid hex"),
     "text or hex of nock": (to_json(nock({"body": "ffee"}, {})),
-                            ("the request body may be text, a JSON string or hex; "
-                             "no header shows which")),
+                            ("the request body is ambiguous: it may be text, a JSON string or hex, "
+                             "and no header shows which")),
 }  # fmt: skip
 
 
@@ -545,5 +547,5 @@ def test_a_response_of_which_only_the_head_was_kept_is_refused() -> None:
     data = vcr_recording({}, {"headers": {"Content-Length": "3"}, "body": {"string": ""}})
     assert (
         refusal_reason(data, empty_body, empty_body)
-        == "the response body was not recorded: content-length is 3"
+        == "the response body was not recorded, although content-length is 3"
     )

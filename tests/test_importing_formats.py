@@ -463,7 +463,8 @@ def test_an_exchange_with_an_object_of_a_program_is_refused_and_the_others_are_n
 ) -> None:
     body, name = """body: '{"model":"gpt-4o","messages":[]}'""", tag.partition(" ")[0]
     spoilt = VCR.replace(body, f"body: {tag}")
-    why = f"line 3: the tag {name} creates a program object, which is not supported"
+    why = f"line 3: the tag {name} creates an object of a programming language"
+    why += ", which is not supported"
     assert refusals(spoilt.encode()) == [(1, why)]
     both = VCR.replace("version: 1\n", "") + spoilt.partition("\n")[2].replace("*kind", "x")
     assert [
@@ -487,7 +488,7 @@ def test_a_body_may_hold_what_looks_like_yaml() -> None:
 
 def test_a_file_of_two_documents_is_refused() -> None:
     with pytest.raises(
-        UnreadableFile, match=r"^line 22: a file with more than one YAML document is not supported$"
+        UnreadableFile, match=r"^line 22: the file contains a second YAML document; split the file$"
     ):
         read_exchanges((VCR + "---\n" + VCR).encode())
 
@@ -534,7 +535,7 @@ def test_a_trace_of_httprr_may_be_chunked() -> None:
     head = "Transfer-Encoding: chunked\r\n"
     assert only_exchange(httprr(response_body=chunked, head=head)).response_body == STREAM.encode()
     assert refusals(httprr(response_body=chunked[:-6], head=head)) == [
-        (1, "the response is truncated inside a chunk")
+        (1, "the response body is truncated inside a chunk")
     ]
     assert (
         only_exchange(
@@ -583,7 +584,7 @@ def test_bytes_that_became_characters_are_bytes_again(
     ("response", "why"),
     [
         ({"status": 0, "_error": "net::ERR_ABORTED"}, "no response was recorded: net::ERR_ABORTED"),
-        ({"status": 101}, "status 101 is not a final status from 200 to 999"),
+        ({"status": 101}, "status 101 is not the status of a final response (200 to 999)"),
         ({}, "the response has no valid status"),
         ({"status": 200, "content": {"size": 9}}, "the response body was not recorded"),
         (None, "the response is missing or not an object"),

@@ -35,7 +35,7 @@ from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
-NO_TAG = "creates a program object, which is not supported"
+NO_TAG = "creates an object of a programming language, which is not supported"
 SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
@@ -103,7 +103,7 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
 
     # Without a count, the 9 ** 12 values would outlast the time limit of a test.
     assert refusal_reason(bomb.encode()).startswith(
-        "line 8: the values, with repeated aliases, take more than"
+        "line 8: with all aliases resolved, the values take more than"
     )
 
 
@@ -117,7 +117,7 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
          f"line 2: the tag !!python/name:os.system {NO_TAG}"),
         ("version: 1\na: !!binary '%'\n", "line 2: invalid base64"),
         ("version: 1\na: 'x\n", "line 3: invalid YAML: found unexpected end of stream"),
-        ("version: 1\n? [a]\n: b\n", "line 2: the name of a field must be text"),
+        ("version: 1\n? [a]\n: b\n", "line 2: a field name is not text"),
         ("version: 1\na: " + "[" * 200, f"line 2: {TOO_DEEP}"),
     ],
 )  # fmt: skip
@@ -139,8 +139,8 @@ def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant(
         (flow()[:-9], "byte 0: the file is truncated"),
         (netstring({"a": 1}) + b"9:x", "byte 11: the file is truncated"),
         (netstring({"a": 1}) + b"x", "byte 11: expected a size"),
-        (b"10:1:a;3:1x2#}", "byte 7: unknown type of value"),
-        (netstring({"a": 1})[:-2] + b"?}", "byte 6: unknown type of value"),
+        (b"10:1:a;3:1x2#}", "byte 7: unknown value type"),
+        (netstring({"a": 1})[:-2] + b"?}", "byte 6: unknown value type"),
     ],
 )
 def test_a_flow_file_is_refused_with_its_byte(data: bytes, sentence: str) -> None:
@@ -151,7 +151,7 @@ def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
     deep: object = 1
     for _ in range(60):
         deep = [deep]
-    assert "more than 50 deep" in refusal_reason(netstring({"a": deep}))
+    assert "more than 50 levels deep" in refusal_reason(netstring({"a": deep}))
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ async def test_a_cassette_that_was_not_played_fails_the_run_where_that_is_asked(
     assert ran.exit_code == 1
     [line] = [line for line in ran.stderr.splitlines() if "not played in this run" in line]
     assert line.endswith(
-        "llm-proxy prune --journal run.json deletes unused cassettes: "
-        f"{unused.relative_to(tmp_path)}"
+        f": {unused.relative_to(tmp_path)}; to delete unused cassettes, run "
+        "llm-proxy prune --journal run.json"
     )
     usage = json.loads((tmp_path / "run.json").read_text())["library"]
     assert usage["unused"] == [str(unused.relative_to(tmp_path / "cassettes"))]
@@ -88,7 +88,7 @@ async def test_of_many_unused_cassettes_the_first_are_named(tmp_path: Path) -> N
 
     [line] = [line for line in ran.stderr.splitlines() if "not played in this run" in line]
     assert "25 cassettes" in line
-    assert line.endswith("and 5 more")
+    assert ", and 5 more; to delete" in line
     assert line.count(".jsonl") == 20
 
 
@@ -111,7 +111,7 @@ async def test_an_old_cassette_is_warned_of_once_and_fails_the_run_where_that_is
     assert (
         f"{name} was recorded 100 days ago, which exceeds --max-age 30d; record it again" in warning
     )
-    assert f"1 played cassette older than 30d; record again: {name}" in summary
+    assert f"1 played cassette older than 30d; record them again: {name}" in summary
 
 
 async def test_an_old_cassette_that_is_not_played_does_not_matter(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def compile_expression(argument: str) -> Any:
         )
     if _BYTE_ESCAPE.search(argument):
         raise UsageError(
-            rf"regex={shown}: \C can match half a character; use . or a character class"
+            rf"regex={shown}: \C can match a part of a character; use . or a character class"
         )
     options = re2.Options()
     options.log_errors = False  # reported as `UsageError` instead
@@ -45,7 +45,7 @@ def compile_expression(argument: str) -> Any:
         reason = reason.decode() if isinstance(reason, bytes) else reason
         raise UsageError(f"regex={shown} is not a valid RE2 pattern: {reason}") from None
     if pattern.programsize > _MAX_INSTRUCTIONS:
-        raise UsageError(f"regex={shown} is too large; reduce the counts in {{…}}")
+        raise UsageError(f"regex={shown} is too large; reduce the repetition counts in {{…}}")
     if any(
         match.start() == match.end()
         for probe in _EMPTY_MATCH_PROBES

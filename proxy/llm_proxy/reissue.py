@@ -32,7 +32,7 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
         raise CassetteError(
             file,
             _REQUEST_LINE_NUMBER,
-            f"the recorded request has {redaction.PLACEHOLDER} in place of {redacted_text} "
+            f"the recorded request contains {redaction.PLACEHOLDER} in place of {redacted_text} "
             "and cannot be sent again; record it again with llm-proxy record",
         )
     headers = stored.headers

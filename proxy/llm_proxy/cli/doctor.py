@@ -414,11 +414,11 @@ def _check_writable(name: str, folder: Path) -> CheckResult:
         text = f"not a folder: {existing} (set --{_FOLDER_OPTIONS[name]})"
         return CheckResult(name, PROBLEM, text)
     if not os.access(existing, os.W_OK | os.X_OK):
-        text = f"cannot write {existing}; change its mode, or set --{_FOLDER_OPTIONS[name]}"
+        text = f"no permission to write to {existing}; change it, or set --{_FOLDER_OPTIONS[name]}"
         return CheckResult(name, PROBLEM, text)
     text = f"{display.folder_name(folder)} is writable"
     if existing != folder:
-        text = f"{display.folder_name(folder)} does not exist; recording creates the folder"
+        text = f"{display.folder_name(folder)} does not exist yet; recording creates it"
     return CheckResult(name, OK, text)
 
 

@@ -127,7 +127,7 @@ def explain(
         routed = max(routed_candidates, key=takes.best_similarity)
         print_note(
             f"path guessed from the body: {routed.request.method} {routed.stored_request.path}; "
-            "set --path to change it"
+            "if it is wrong, set --path"
         )
     explanation = _explain_request(routed, takes, match.minimum_similarity)
     if as_json:
@@ -155,7 +155,7 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     document = read_json_object(
         name,
         "the body of a request, or an object with method, path, headers and body",
-        "stdin is empty; pass a request, such as llm-proxy explain - < request.json"
+        "stdin is empty; pass a request, as in llm-proxy explain - < request.json"
         if name == "-"
         else f"{name} is empty; pass a file with the JSON body of a request",
     )

@@ -84,7 +84,7 @@ _tools_option = grouped_option("Export for other tools")
 @_conversion_option("--whole", is_flag=True, help="Write one JSON document instead of a stream.")
 @_conversion_option("--model", default="", metavar="NAME", help="Set another model name.")
 @_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
-                    help="Use a variant of the dialect, such as openrouter.")  # fmt: skip
+                    help="Use a provider's variant, such as openrouter.")  # fmt: skip
 @_conversion_option("--head", is_flag=True, help="Include the status line and headers.")
 @_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
                help="Write the exchanges in this file format.")  # fmt: skip
@@ -145,14 +145,14 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
             f"--provider cannot be used with --as {dialect.name}; use it with {', '.join(speakers)}"
         )
     if not values["model"].isprintable():
-        raise UsageError("--model: the name has unprintable characters")
+        raise UsageError("--model: the name contains unprintable characters")
     cassette = load_named_cassette(library, name)
     response, losses = _transcode(cassette, dialect, values)
     data = response.body
     if values["head"]:
         lines = (*head_lines(response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data
-    note = f"{cassette.file} converted to {dialect.name}; a conversion is not a byte-exact replay"
+    note = f"{cassette.file} converted to {dialect.name}; the result is not a byte-exact replay"
     if losses:
         note += f"; not converted: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
         if len(losses) > _MAX_SHOWN_LOSSES:
@@ -193,8 +193,8 @@ def _formatted_bytes(
             kept.append(cassette)
         else:
             problems.append(
-                f"{cassette.file}: {outcome}; "
-                f"--format {format_.name} exports only complete responses"
+                f"{cassette.file}: {outcome}; --format {format_.name} exports only complete "
+                "responses"
             )
     if not kept:
         raise NotRepresentable(problems[0])
@@ -206,7 +206,11 @@ def _formatted_bytes(
     needs_secrets = format_.needs_real_url and any(
         cassette.request.redacted_count for cassette in kept
     )
-    note = "; its secrets are redacted, so insert them before you run it" if needs_secrets else ""
+    note = (
+        "; secrets in the command are redacted, so insert them before you run it"
+        if needs_secrets
+        else ""
+    )
     print_note(f"{count_with_noun(len(kept), 'exchange')} exported as {format_.name}{note}")
     return data
 
@@ -243,7 +247,7 @@ def _transcode(
         raise NotRepresentable(f"{cassette.file}: {outcome}; --as converts only complete responses")
     turns = cassette_response_turns(cassette)
     if not turns:
-        raise NotRepresentable(f"{cassette.file} has no turn to convert")
+        raise NotRepresentable(f"{cassette.file}: the response contains no turn to convert")
     recorded_dialect = cassette_dialect(cassette)
     losses: dict[str, None] = {}  # an ordered set
     if dialect.name != recorded_dialect.name:
@@ -277,7 +281,7 @@ def _transcode(
             head.status, failure, context, float(retry_after) if is_delay else None
         )
         if any(name.lower() not in _GENERIC_HEADERS for name, _ in head.headers):
-            losses["other headers of the error"] = None
+            losses["provider-specific headers of the error"] = None
         return response, list(losses)
     request = dialect.sample_request(turns[0].model, stream=not values["whole"])
     conversion_losses = dialect.representable_turns(request, turns, context).losses
@@ -300,7 +304,7 @@ def _without_provider_parts(turn: Turn) -> Turn:
     if turn.finish is FinishReason.TOOL_CALLS and calls and not any(call in kept for call in calls):
         kinds = ", ".join(dict.fromkeys(str(dict(call.metadata)["type"]) for call in calls))
         raise NotRepresentable(
-            f"the response waits for a tool that only the recorded dialect supports: {kinds}"
+            f"the response calls a tool that only the recorded dialect supports: {kinds}"
         )
     parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
@@ -351,7 +355,7 @@ def _describe_losses(turn: Turn) -> Iterator[str]:
         if is_provider_tool_call(part):
             yield "calls and results of the provider's own tools"
         if isinstance(part, ToolCall) and part.metadata:
-            yield "provider-specific fields of a tool call"
+            yield "provider-specific fields of tool calls"
     if turn.failure is not None and (turn.failure.type or turn.failure.code):
         yield "the error type"
     yield from (f"metadata {name}" for name, _ in turn.metadata)

@@ -88,8 +88,8 @@ def _parse_import_pace(text: str) -> Pace:
     pace = parse_pace(text)
     if isinstance(pace, RecordedPace):
         raise UsageError(
-            f"'{text}' needs recorded times; use instant, a rate such as 50tps, or a model such as "
-            "profile:gpt-4o"
+            f"'{text}' needs recorded times; for an import, use instant, a rate such as 50tps, or "
+            "a model such as profile:gpt-4o"
         )
     return pace
 

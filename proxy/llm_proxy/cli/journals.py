@@ -62,7 +62,7 @@ def journal_cassette_names(path: Path) -> list[str]:
     except msgspec.DecodeError:
         raise UsageError(
             f"{path_as_unicode_text(path)}: the journal has no list of cassettes; use a journal "
-            "that this version wrote"
+            "that this version of llm-proxy wrote"
         ) from None
     return [*library.played, *library.recorded]
 
@@ -114,6 +114,7 @@ def _fetch_journal(url: str) -> bytes:
 def _check_journal_size(content: bytes, source_name: str) -> bytes:
     if len(content) > _MAX_JOURNAL_BYTES:
         raise UsageError(
-            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, so not a journal"
+            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, so it is not a "
+            "journal"
         )
     return content

@@ -87,8 +87,8 @@ def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
 def other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
     return (
-        f"{count_with_noun(count, 'cassette')} recorded under other --normalise rules; run "
-        "`rekey` to rename the files"
+        f"{count_with_noun(count, 'cassette')} recorded with other --normalise rules; run "
+        "llm-proxy rekey to apply the current rules"
     )
 
 
@@ -238,7 +238,7 @@ def filter_options(function: F) -> F:
         filter_option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
                      help="Only cassettes older than AGE: 36h, 90d, 12w, 6m, 1y."),
         filter_option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
-                     help="Only cassettes up to AGE old."),
+                     help="Only cassettes newer than AGE."),
     )  # fmt: skip
     return decorate(function, options)
 
@@ -308,7 +308,7 @@ def find_cassette_path(library: Library, name: str) -> Path:
         rest = len(found) - len(shown_names)
         raise UsageError(
             f"{name!r} matches {len(found)} cassettes: {', '.join(shown_names)}"
-            f"{f', and {rest} more' if rest else ''}; give more of the name"
+            f"{f', and {rest} more' if rest else ''}; give more characters of the name"
         )
     near_names: dict[str, str] = {}
     for path, full_name in names.items():

@@ -113,7 +113,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     parts = [f"{verb} {count} in {display.folder_name(library.root)}{size}"]
     if kept_count:
         kept = display.count_with_noun(kept_count, "cassette")
-        parts.append(f"kept {kept} (not all takes of the request match)")
+        parts.append(f"kept {kept} (other takes of the same request do not match)")
     if errors:
         unreadable = display.count_with_noun(len(errors), "unreadable file")
         parts.append(f"kept {unreadable} (run llm-proxy verify)")
@@ -140,8 +140,8 @@ def _names_used_by_journals(
         cassette_names = journal_cassette_names(path)
         if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
-                f"{display.path_as_unicode_text(path)}: the journal names no cassette in "
-                f"{display.folder_name(root)}; use the journal of a run with this library, from "
+                f"{display.path_as_unicode_text(path)}: the journal lists no cassette in "
+                f"{display.folder_name(root)}; use the journal of a run that used this library "
                 "after the last llm-proxy rekey"
             )
         used.update(cassette_names)
@@ -174,7 +174,7 @@ def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[Casset
         stored = (
             f"no play times are stored for {folder} on this machine"
             if play_times.tracked_since is None
-            else f"play times for {folder} are stored on this machine only since "
+            else f"play times for {folder} have been stored on this machine only since "
             f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(

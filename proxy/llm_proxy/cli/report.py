@@ -137,7 +137,7 @@ def _fault_figures(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
 def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The labels and texts of a report's lines."""
     requests, kept = figures["requests"], figures["kept"]
-    rest = "" if kept == requests else f"; the figures below cover the latest {kept:,}"
+    rest = "" if kept == requests else f"; the figures below cover only the latest {kept:,}"
     yield "requests", f"{requests:,}{rest}"
     if not kept:
         return
@@ -146,7 +146,7 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "statuses", _counts_text(figures["statuses"])
     yield "endings", _counts_text(figures["endings"])
     if retries := figures["retries"]:
-        yield "retries", f"{retries:,} (counted by the SDKs)"
+        yield "retries", f"{retries:,} (reported by the SDKs)"
     if times := figures["times"]:
         median, p95, worst = map(_format_ms, times.values())
         yield "times", f"median {median}, p95 {p95}, worst {worst}"
@@ -160,7 +160,7 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "lateness", f"mean {mean}, worst {worst}, over {over}"
     if figures["nearest"]:
         responses = count_with_noun(figures["nearest"], "response")
-        yield "nearest", f"{responses} replayed from the nearest cassette, without a match"
+        yield "nearest", f"{responses} replayed from the nearest cassette, because none matched"
     for text in miss_lines(figures["misses"]):
         yield ("", text) if text.startswith(" ") else ("miss", text)
     for fault in figures["faults"]:

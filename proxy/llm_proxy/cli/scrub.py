@@ -134,7 +134,10 @@ def _change_line(change: KeyChange, counts: dict[str, int]) -> str:
     new_name = f" -> {change.target.name}" if change.target != change.path else ""
     replaced = ", ".join(f"{rule} {count}" for rule, count in sorted(counts.items()))
     path = display.path_as_unicode_text(change.path)
-    return f"{path}{new_name}: {replaced or 'no secrets, only the version of the rules changes'}"
+    return (
+        f"{path}{new_name}: "
+        f"{replaced or 'no secrets; only the version of the redaction rules changes'}"
+    )
 
 
 def _change_document(change: KeyChange, counts: dict[str, int]) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def _change_document(change: KeyChange, counts: dict[str, int]) -> dict[str, Any
 
 def _joined_line(joined: JoinedTakes) -> str:
     names = ", ".join(map(display.path_as_unicode_text, joined.paths))
-    return f"these cassettes become takes of one request: {names}"
+    return f"these cassettes become takes of the same request: {names}"
 
 
 def _summary_line(count: int, *, written: bool) -> str:

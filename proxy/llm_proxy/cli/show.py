@@ -253,7 +253,7 @@ def _turn_lines(cassette: Cassette, layout: _Layout) -> Iterator[LabelledLine]:
     """The decoded turns, or a note where the dialect decodes none."""
     turns = cassette_response_turns(cassette)
     if not turns:
-        note = f"none: the dialect {cassette.meta.dialect} cannot decode this response"
+        note = f"none: this response cannot be decoded as {cassette.meta.dialect}"
         yield "turns", StyledText(note, "dim")
     for number, turn in enumerate(turns, 1):
         if len(turns) > 1:

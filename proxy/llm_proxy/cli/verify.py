@@ -103,7 +103,10 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
             )
             if first_path != path:
                 yield CassetteError(
-                    str(path), None, f"the same take as {first_path}; delete one of them"
+                    str(path),
+                    None,
+                    f"this file has the same key and take number as {first_path}; delete one "
+                    "of them",
                 )
         if isinstance(cassette, CassetteError):
             yield cassette

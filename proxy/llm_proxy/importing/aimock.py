@@ -84,11 +84,12 @@ _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     ),
     "turnIndex": ImportLoss(
         "nearest turn",
-        "turnIndex matches only that turn; aimock also uses the nearest fixture for other turns",
+        "turnIndex matches only the given turn; aimock also uses the nearest fixture for "
+        "other turns",
     ),
     "model": ImportLoss(
         "dated models",
-        "model matches only that name; aimock also matches the name with a date suffix (use a "
+        "model matches only the given name; aimock also matches the name with a date suffix (use a "
         "pattern such as gpt-5-20*)",
     ),
     "context": ImportLoss(
@@ -134,9 +135,10 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
 """The meaning of a usage field, or of the details in it, by name."""
-_COSTS: Final = ImportLoss("costs", "only the token counts of the usage are imported")
+_COSTS: Final = ImportLoss("costs", "of the usage, only the token counts are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
-    "envelope", "ids, models, roles and fingerprints of responses are generated"
+    "envelope",
+    "ids, models, roles and fingerprints of responses are not imported; new ones are generated",
 )
 _WEB_SEARCHES: Final = ImportLoss(
     "searches", "webSearches is not imported; scenarios do not support it"
@@ -147,7 +149,7 @@ _RESPONSE_LOSSES: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, _UNKNOWN_F
 _ENDLESS_ERROR: Final = ImportLoss(
     "permanent error",
     "the error is returned a million times, in the format of the request's dialect; after that, "
-    "the response is empty",
+    "responses are empty",
 )
 _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
     **dict.fromkeys(
@@ -170,12 +172,16 @@ _FAULT_BY_CHAOS_FIELD: Final = {
     "disconnectRate": ("close,probability", ""),
 }
 """The beginning of the fault's rule, and the unit of its number."""
-_RECORDED_GAPS: Final = ImportLoss("gaps", "recorded gaps are replaced by their mean")
+_RECORDED_GAPS: Final = ImportLoss(
+    "gaps", "the recorded gaps between chunks are replaced by their mean"
+)
 _NONSTREAM_TIMES: Final = ImportLoss(
     "stream times", "the times also apply to responses that are not streamed"
 )
 _CHUNK_COUNTS: Final = ImportLoss(
-    "chunks", "chunks are counted as events of the stream, whose number depends on the dialect"
+    "chunks",
+    "truncateAfterChunks counts stream events instead of chunks; the number of events of a "
+    "response depends on the dialect",
 )
 
 
@@ -258,14 +264,18 @@ def _convert_fixture(
 ) -> tuple[Fields, tuple[ImportLoss, ...]]:
     """The scenario of a fixture, and the losses.  Raises `NotImportable`."""
     if not isinstance(fixture, dict) or not isinstance(fixture.get("match"), dict):
-        raise NotImportable("the fixture has no match")
+        raise NotImportable("the fixture has no match object")
     if _nesting_depth(fixture) > _MAX_DEPTH:
-        raise NotImportable(f"the values are nested more than {_MAX_DEPTH} deep")
+        raise NotImportable(
+            f"the values of the fixture are nested more than {_MAX_DEPTH} levels deep"
+        )
     match_fields, match_losses = _convert_match(fixture["match"])
     step, step_losses = _convert_response(fixture.get("response"))
     timing, timing_losses = ({}, []) if "failure_status" in step else _convert_timing(fixture)
     if _nesting_depth(step) > _MAX_DEPTH:
-        raise NotImportable(f"the arguments of a tool call are nested more than {_MAX_DEPTH} deep")
+        raise NotImportable(
+            f"the arguments of a tool call are nested more than {_MAX_DEPTH} levels deep"
+        )
     losses = [*match_losses, *step_losses, *timing_losses]
     if any(
         name not in _KNOWN_FIELDS and not name.startswith(_COMMENT_PREFIXES) for name in fixture
@@ -318,9 +328,11 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         if (index := present.pop(name, None)) is None:
             continue
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise NotImportable(f"{name} must be an integer of at least 0")
+            raise NotImportable(f"{name} must be a non-negative integer")
         if turn:
-            raise NotImportable("a scenario cannot match both turnIndex and sequenceIndex")
+            raise NotImportable(
+                "the match has both turnIndex and sequenceIndex; set only one of them"
+            )
         follows_tool_result = name == "sequenceIndex" and (
             fields.get("hasToolResult") or "toolCallId" in fields or "toolResultContains" in fields
         )
@@ -332,7 +344,9 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         field_match = _convert_match_field(name, value)
         conditions |= lenient_json.object_fields(field_match.pop("json", None))
         if any(match_fields.get(key, item) != item for key, item in field_match.items()):
-            raise NotImportable("the match requires tool results and also requires none")
+            raise NotImportable(
+                "the match is contradictory: it both requires and excludes tool results"
+            )
         match_fields |= field_match
         if name in _MATCH_LOSSES:
             losses.append(_MATCH_LOSSES[name])
@@ -439,7 +453,7 @@ def _failure_step(response: Fields, error: Fields) -> Fields:
     value = response.get("status")
     status = _DEFAULT_ERROR_STATUS if value is None else lenient_json.first_integer(value)
     if status is None or status not in _ERROR_STATUSES:
-        raise NotImportable("the status of an error must be from 400 to 599")
+        raise NotImportable("the status of the error must be from 400 to 599")
     fields: Fields = {item: error[item] for item in _ERROR_FIELDS if error.get(item) is not None}
     step: Fields = {
         "failures_before_success": _ENDLESS_FAILURE_COUNT,
@@ -468,7 +482,7 @@ def _content_fields(response: Fields) -> Fields:
         leading_text: Fields = {"assistant_text": text} if text else {}
         return {"kind": "tool-call", **leading_text, "tool_calls": [*map(_tool_call, calls)]}
     if text is None:
-        raise NotImportable("the response has none of content, toolCalls, blocks and error")
+        raise NotImportable("the response has no content, toolCalls, blocks or error")
     return {"kind": "text", "assistant_text": text}
 
 
@@ -479,7 +493,7 @@ def _content_part(block: Json) -> Fields:
         case {"type": "toolCall"}:
             return {"part": "tool-call", **_tool_call(block)}
         case _:
-            raise NotImportable("a block is neither text nor a toolCall")
+            raise NotImportable("a block of the response is neither text nor a toolCall")
 
 
 def _tool_call(call: Json) -> Fields:

@@ -60,7 +60,7 @@ def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label
         if value and not is_number and name not in known:
             shown_name = printable_excerpt(name, 80)
             raise NotImportable(
-                f"unknown field '{shown_name}' in {label}; it may hold part of the body"
+                f"unknown field '{shown_name}' in {label}; it may contain part of the body"
             )
 
 
@@ -151,8 +151,8 @@ def parse_status(value: Any) -> int:
         raise NotImportable("the response has no valid status") from None
     if not _MIN_STATUS <= number <= _MAX_STATUS:
         raise NotImportable(
-            f"status {printable_excerpt(str(number), 20)} is not a final status "
-            f"from {_MIN_STATUS} to {_MAX_STATUS}"
+            f"status {printable_excerpt(str(number), 20)} is not the status of a final response "
+            f"({_MIN_STATUS} to {_MAX_STATUS})"
         )
     return number
 
@@ -212,7 +212,7 @@ def body_to_bytes(value: Any) -> bytes:
         case str():
             return value.encode("utf-8", "surrogatepass")
         case _:
-            raise NotImportable("a body is neither text nor bytes")
+            raise NotImportable("a body is stored as neither text nor bytes")
 
 
 def decode_stored_body(value: Any, encoding: Any) -> bytes:
@@ -226,7 +226,9 @@ def decode_stored_body(value: Any, encoding: Any) -> bytes:
         case "" | "utf-8" | "utf8":
             return body_to_bytes(value)
         case unknown:
-            raise NotImportable(f"unknown encoding of a body: '{printable_excerpt(unknown, 80)}'")
+            raise NotImportable(
+                f"a body has the unknown encoding '{printable_excerpt(unknown, 80)}'"
+            )
 
 
 def dump_json(parsed: Any) -> bytes:
@@ -235,7 +237,7 @@ def dump_json(parsed: Any) -> bytes:
         return orjson.dumps(parsed)
     except TypeError:
         raise NotImportable(
-            "a body that is stored as parsed values cannot be written as JSON"
+            "a body is stored as parsed values that cannot be serialised as JSON"
         ) from None
 
 
@@ -314,7 +316,7 @@ def decode_chunked_body(data: bytes, label: str) -> bytes:
     while True:
         size = _CHUNK_SIZE_LINE.match(data, offset)
         if size is None:
-            raise NotImportable(f"the {label} is truncated: a chunk is missing")
+            raise NotImportable(f"the {label} body is truncated: a chunk size is missing")
         length = int(size[1], 16)
         if length == 0:
             if _TRAILERS.fullmatch(data, size.end()) is None:
@@ -322,6 +324,6 @@ def decode_chunked_body(data: bytes, label: str) -> bytes:
             return b"".join(pieces)
         end = size.end() + length
         if data[end : end + 2] != b"\r\n":
-            raise NotImportable(f"the {label} is truncated inside a chunk")
+            raise NotImportable(f"the {label} body is truncated inside a chunk")
         pieces.append(data[size.end() : end])
         offset = end + 2

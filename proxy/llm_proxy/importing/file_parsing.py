@@ -171,7 +171,7 @@ def parse_yaml(data: bytes) -> Any:
             if isinstance(event, DocumentStartEvent):
                 if documents:
                     _raise_unreadable(
-                        event, "a file with more than one YAML document is not supported"
+                        event, "the file contains a second YAML document; split the file"
                     )
                 documents.append(composer.compose(events))
     except UnreadableDocument as error:
@@ -192,7 +192,7 @@ class _RecordingComposer(YamlComposer[Any]):
 
     max_size = MAX_VALUE_BYTES
     too_large_message = (
-        f"the values, with repeated aliases, take more than {MAX_VALUE_BYTES >> 20} MiB"
+        f"with all aliases resolved, the values take more than {MAX_VALUE_BYTES >> 20} MiB"
     )
 
     def size_of(self, event: NodeEvent) -> int:
@@ -225,7 +225,7 @@ class _RecordingComposer(YamlComposer[Any]):
             members[""] = (event, value)
             return None
         if isinstance(value, list | dict | bytes):
-            _raise_unreadable(event, "the name of a field must be text")
+            _raise_unreadable(event, "a field name is not text")
         return str(value)
 
     def make_collection(
@@ -258,7 +258,7 @@ class _RecordingComposer(YamlComposer[Any]):
         name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
         reason = (
             f"line {start_mark(event).line}: "
-            f"the tag {name} creates a program object, which is not supported"
+            f"the tag {name} creates an object of a programming language, which is not supported"
         )
         if not any(isinstance(step, int) for step in self.path[:_EXCHANGE_LIST_DEPTH]):
             raise UnreadableFile(reason)

@@ -20,33 +20,35 @@ class ImportLoss:
 
 
 NO_TIMES: Final = ImportLoss(
-    "times", "the source has no times; each message becomes one read, at 0 ms or timed by --pace"
+    "times",
+    "the file has no arrival times; each message becomes one read, at 0 ms or at a time that "
+    "--pace generates",
 )
 NO_READ_TIMES: Final = ImportLoss(
     "read times",
-    "the source has only the times of the head or the end; each message becomes one read, at equal "
-    "intervals or timed by --pace",
+    "the file has only the start or end time of a response; each message becomes one read, "
+    "at equal intervals or at a time that --pace generates",
 )
 NO_EVENT_BYTES: Final = ImportLoss(
-    "event bytes", "the source has parsed events; they are serialised again, without comments"
+    "event bytes", "events are stored as parsed values; they are serialised again, without comments"
 )
 PARSED_BODY: Final = ImportLoss(
-    "JSON bytes", "the source has parsed JSON bodies; they are serialised again"
+    "JSON bytes", "JSON bodies are stored as parsed values; they are serialised again"
 )
 FORM_PARAMETERS: Final = ImportLoss(
-    "form bytes", "the source has the parameters of forms; they are encoded again"
+    "form bytes", "forms are stored as parameters; they are encoded again"
 )
 LENGTH_MISMATCH: Final = ImportLoss(
-    "length", "a body was edited and does not have its content-length; the length is corrected"
+    "length", "the length of a body differs from its content-length; the header is corrected"
 )
 ALREADY_DECODED: Final = ImportLoss(
-    "content-encoding", "a body is stored decompressed; its content-encoding header is dropped"
+    "content-encoding", "a body is stored decompressed; its content-encoding header is removed"
 )
 UNDECODABLE_CODING: Final = ImportLoss(
-    "compression", "the compression of a body is not supported; it stays compressed"
+    "compression", "the compression of a body is not supported; the body is stored compressed"
 )
 NO_DATE: Final = ImportLoss(
-    "date", "the source has no recording time; the time of the import is used"
+    "date", "the file has no recording time; the time of the import is used"
 )
 INCOMPLETE: Final = ImportLoss(
     "completeness", "a response is incomplete; it is replayed only with --allow-partial"

@@ -255,8 +255,8 @@ def _has_same_content(target: Path, content: bytes) -> bool:
         raise UnreadableFile(f"cannot read {target}: {error.strerror}") from None
     if existing != content:
         raise UnreadableFile(
-            f"{target} already exists with other content; move it, or set --scenarios to another "
-            "folder"
+            f"{target} already exists with different content; move it, or set --scenarios to "
+            "another folder"
         )
     return True
 

@@ -268,7 +268,7 @@ def replace_takes(
             for target in targets:
                 if target not in old_paths and target.exists():
                     raise SpoolError(
-                        f"{target} already exists and was not re-recorded; "
+                        f"{target} already exists but is not one of the replaced takes; "
                         "another process may have recorded it; no cassette was changed"
                     )
             for (path, _), target in zip(new_takes, targets, strict=True):

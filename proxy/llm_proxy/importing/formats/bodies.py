@@ -32,7 +32,7 @@ def parse_body(message: dict[str, Any], headers: Headers) -> SourceMessage:
     present_fields = [name for name in _BODY_FIELDS if message.get(name)]
     if len(present_fields) > 1:
         raise NotImportable(
-            f"a message has two bodies, {present_fields[0]} and {present_fields[1]}"
+            f"a request or response has two bodies, in {present_fields[0]} and {present_fields[1]}"
         )
     if "parsed_body" in message and present_fields in ([], ["parsed_body"]):
         return _json_body(message["parsed_body"], headers)
@@ -66,8 +66,8 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> SourceM
     )
     if may_be_form and not fields.media_type(headers):
         raise NotImportable(
-            "the request body is stored as an object, which may be a form or JSON, and it has no "
-            "content type"
+            "the request body is stored as an object and has no content type, so it may be a form "
+            "or JSON"
         )
     return _json_body(body, headers)
 
@@ -105,7 +105,9 @@ def _require_complete_content(body: bytes, headers: Headers) -> bytes:
     else:
         is_whole = not body and not content_type
     if not is_whole:
-        raise NotImportable("a body may lack bytes: its tool stored only the UTF-8 text")
+        raise NotImportable(
+            "a body may be incomplete: the recording tool stored only its valid UTF-8 text"
+        )
     return body
 
 
@@ -113,9 +115,9 @@ def _parse_body_object(body: dict[str, Any]) -> Any:
     """The text or the bytes of a body object."""
     fields.reject_unknown_fields(body, _BODY_OBJECT_FIELDS, "a body")
     if any(body.get(name) for name in _FILE_FIELDS):
-        raise NotImportable("a body is stored in a separate file")
+        raise NotImportable("a body is stored in a separate file, which import does not read")
     if body.get("fields"):
-        raise NotImportable("a body is stored as form fields")
+        raise NotImportable("a body is stored as form fields, which is not supported")
     if sum(body.get(name) is not None for name in _CONTENT_FIELDS) > 1:
         raise NotImportable(f"a body has more than one of the fields {', '.join(_CONTENT_FIELDS)}")
     if body.get("base64_string") is not None:
@@ -129,7 +131,7 @@ def _parse_body_object(body: dict[str, Any]) -> Any:
         return text.encode(encoding)
     except (LookupError, ValueError):
         shown_encoding = printable_excerpt(encoding, 80)
-        raise NotImportable(f"a body cannot be encoded as '{shown_encoding}'") from None
+        raise NotImportable(f"the text of a body cannot be encoded as '{shown_encoding}'") from None
 
 
 def _decompress_vcr_r(data: bytes) -> bytes:

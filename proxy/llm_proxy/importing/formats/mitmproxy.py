@@ -62,7 +62,7 @@ def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, i
     if type_tag not in b"}]":
         return _parse_scalar(offset, type_tag, data[size.end() : payload_end]), payload_end + 1
     if depth == _MAX_DEPTH:
-        raise UnreadableFile(f"byte {offset}: values are nested more than {_MAX_DEPTH} deep")
+        raise UnreadableFile(f"byte {offset}: values are nested more than {_MAX_DEPTH} levels deep")
     items: list[Any] = []
     members: dict[str, Any] = {}
     offset = size.end()
@@ -70,7 +70,7 @@ def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, i
         value, value_end = _parse_value(data, offset, payload_end, depth + 1)
         if type_tag == b"}":
             if not isinstance(value, str | bytes):
-                raise UnreadableFile(f"byte {offset}: the name of a field must be text")
+                raise UnreadableFile(f"byte {offset}: a field name is not text")
             name = _decode_text(value)
             members[name], value_end = _parse_value(data, value_end, payload_end, depth + 1)
         else:
@@ -96,7 +96,7 @@ def _parse_scalar(offset: int, type_tag: bytes, payload: bytes) -> Any:
                 return None
             case _:  # unknown type: raised below
                 pass
-    raise UnreadableFile(f"byte {offset}: unknown type of value")
+    raise UnreadableFile(f"byte {offset}: unknown value type")
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
@@ -107,12 +107,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
     fields.require_object(flow.get("request"), "the request")
     error = flow.get("error")
     if not isinstance(flow.get("response"), dict):
-        reason = (
-            _decode_text(error.get("msg"))
-            if isinstance(error, dict)
-            else "the flow contains no error"
-        )
-        raise NotImportable(f"no response was recorded: {reason}")
+        if not isinstance(error, dict):
+            raise NotImportable("the flow has neither a response nor an error")
+        raise NotImportable(f"no response was recorded: {_decode_text(error.get('msg'))}")
     if flow.get("websocket"):
         raise NotImportable("WebSocket flows cannot be imported")
     request = fields.require_message(flow, "request", _MESSAGE_FIELDS)

@@ -102,7 +102,8 @@ def _parse_text_body(text: str, headers: Headers, label: str, *, may_be_hex: boo
         candidates = [data for data in candidates if str(len(data)) == length.strip()]
     if len(candidates) != 1:
         raise NotImportable(
-            f"the {label} body may be text, a JSON string or hex; no header shows which"
+            f"the {label} body is ambiguous: it may be text, a JSON string or hex, and no "
+            "header shows which"
         )
     return SourceMessage(headers, candidates[0])
 

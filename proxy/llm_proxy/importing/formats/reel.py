@@ -63,7 +63,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
     headers = fields.without_coding_headers(fields.parse_headers(response.get("headers")))
     chunks = response.get("stream_chunks")
     if chunks and response.get("body") is not None:
-        raise NotImportable("the response has two bodies, body and stream_chunks")
+        raise NotImportable("the response has two bodies, in body and stream_chunks")
     if not isinstance(chunks, list | None):
         raise NotImportable("stream_chunks is not a list")
     if reads := _parse_event_reads(chunks or []):
@@ -106,7 +106,7 @@ def _parse_event_reads(chunks: list[Any]) -> tuple[Read, ...]:
         chunk = fields.require_object(value, "a stream chunk")
         fields.reject_unknown_fields(chunk, _CHUNK_FIELDS, "a stream chunk")
         if "data" not in chunk:
-            raise NotImportable("a stream chunk has no data")
+            raise NotImportable("a stream chunk has no data field")
         at_ms = max(at_ms, fields.nonnegative_number(chunk.get("t_offset_ms")) or 0.0)
         name, data = chunk.get("event"), chunk["data"]
         text = data if isinstance(data, str) else fields.dump_json(data).decode()

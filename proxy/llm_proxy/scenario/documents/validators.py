@@ -238,7 +238,7 @@ def _check_regex(field: str, pattern: str) -> _Findings:
     counts = (int(value) for value in _MAX_REPEAT.findall(pattern))
     if prod(max(1, count) for count in counts) > _MAX_COPIES:  # `regex` copies a counted part
         yield StructFinding(
-            (field,), "the regular expression is too large; reduce the counts in {…}"
+            (field,), "the regular expression is too large; reduce the repetition counts in {…}"
         )
         return
     try:

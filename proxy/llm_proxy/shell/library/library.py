@@ -263,7 +263,8 @@ def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
         paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
         if paths_by_number.setdefault(number, path) is not path:
             raise UsageError(
-                f"two files are take {number} of the same key: {paths_by_number[number]} and "
+                f"two files have the same key and take number {number}: "
+                f"{paths_by_number[number]} and "
                 f"{path}; delete or rename one of them"
             )
     return takes, strays

@@ -283,7 +283,9 @@ class SpoolWriter:
 
     def give_up(self) -> list[bytes]:
         """End the recording here: raises `SpoolError`."""
-        raise SpoolError(f"the disk is too slow: received data waited longer than {MAX_WAIT_S:g} s")
+        raise SpoolError(
+            f"the disk is too slow: received data was not written within {MAX_WAIT_S:g} s"
+        )
 
     def _append_lines(self, lines: list[bytes]) -> None:
         if lines:
@@ -525,8 +527,8 @@ class SpoolRecorder:
         """Give up on a hanging disk; `recover` can file what was written."""
         self.is_disk_hanging = True
         reason = (
-            f"the disk accepted no data for {_CLOSE_TIMEOUT_S:g} s; the data written before is "
-            f"in {self._spool_folder}; run llm-proxy recover"
+            f"the disk accepted no data for {_CLOSE_TIMEOUT_S:g} s; to recover the data that was "
+            f"already written to {self._spool_folder}, run llm-proxy recover"
         )
         for task in self._tasks:
             task.cancel()

@@ -62,18 +62,18 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
     _log_summary(mode, journal)
     if usage.unused_files:
         log.error(
-            "%s not played in this run (--fail-on-unused); llm-proxy prune --journal %s deletes "
-            "unused cassettes: %s",
+            "%s not played in this run (--fail-on-unused): %s; to delete unused cassettes, run "
+            "llm-proxy prune --journal %s",
             count_with_noun(len(usage.unused_files), "cassette"),
-            settings.journal or "FILE",
             _first_file_names(usage.unused_files),
+            settings.journal or "FILE",
         )
     max_age, too_old_cassettes = settings.max_age, usage.too_old_cassettes
     too_old_fails = max_age is not None and max_age.fails_when_exceeded and bool(too_old_cassettes)
     if too_old_cassettes and max_age is not None:
         log.log(
             logging.ERROR if too_old_fails else logging.WARNING,
-            "%s older than %s; record again: %s",
+            "%s older than %s; record them again: %s",
             count_with_noun(len(too_old_cassettes), "played cassette"),
             max_age,
             _first_file_names(cassette.file for cassette in too_old_cassettes),
@@ -96,7 +96,7 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
         except LlmProxyError as error:
             log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
             return True
-        log.info("wrote the journal; run llm-proxy report %s", settings.journal)
+        log.info("wrote the journal; to summarise it, run llm-proxy report %s", settings.journal)
     return has_failed
 
 
@@ -132,7 +132,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
         )
     if incomplete_count := counts.recorded - counts.complete_recordings:
         log.info(
-            "%s incomplete; run llm-proxy ls --partial",
+            "%s incomplete; to list them, run llm-proxy ls --partial",
             count_with_noun(incomplete_count, "recording"),
         )
     if counts.missed:
@@ -145,7 +145,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
             log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
-            "%s replayed from the nearest cassette, without a match",
+            "%s replayed from the nearest cassette, because none matched",
             count_with_noun(counts.answered_by_nearest, "request"),
         )
     if counts.simulated:

@@ -42,8 +42,8 @@ async def listen(runner: web.ServerRunner, settings: Settings) -> str:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"port {port} of {host} is in use; stop the other program, or set --port 0 for any "
-                "free port"
+                f"port {port} on {host} is in use; stop the program that uses it, or set --port 0 "
+                "for any free port"
             ) from None
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UsageError(
