@@ -84,7 +84,7 @@ _tools_option = grouped_option("Export for other tools")
 @_conversion_option("--whole", is_flag=True, help="Write one JSON document instead of a stream.")
 @_conversion_option("--model", default="", metavar="NAME", help="Set another model name.")
 @_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
-                    help="Use a provider's variant, such as openrouter.")  # fmt: skip
+                    help="Use the dialect variant of NAME, such as openrouter.")  # fmt: skip
 @_conversion_option("--head", is_flag=True, help="Include the status line and headers.")
 @_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
                help="Write the exchanges in this file format.")  # fmt: skip
