@@ -244,5 +244,5 @@ async def test_empty_stdin_is_reported(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert result.last_error_line.startswith(
-        "llm-proxy: error: stdin is empty; pass a request, such as"
+        "llm-proxy: error: stdin is empty; pass a request, as in"
     )

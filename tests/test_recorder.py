@@ -222,7 +222,7 @@ async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
         released.set()
     assert raw.body == b"".join(COMPLETE_STREAM)
     [failure] = server.journal.recording_failures
-    assert f"is in {tmp_path / 'spool'}; run llm-proxy recover" in failure
+    assert f"written to {tmp_path / 'spool'}, run llm-proxy recover" in failure
     assert "writing 1 cassette" in caplog.messages
 
 
