@@ -474,7 +474,7 @@ class TestRecordAndReplay:
             "record", "--upstream", f"default={nowhere}", *_client_command("hi"), folder=tmp_path
         )
         assert "upstream_failed" in result.stdout
-        assert "1 request failed at the provider or on the way to it\n" in result.stderr
+        assert "1 request failed at the provider or on the connection to it\n" in result.stderr
         assert "lost" not in result.stderr
 
     async def test_what_a_stop_breaks_off_is_no_failure_of_the_upstream(

@@ -223,7 +223,7 @@ async def test_mistakes_on_the_command_line_are_reported_before_anything_is_writ
     pace = "use instant, a rate such as 50tps, or a model such as profile:gpt-4o"
     assert list(messages.values()) == [
         "llm-proxy: error: no such file or folder: none.yaml",
-        "llm-proxy: error: set either --session-per-file or --session NAME",
+        "llm-proxy: error: set either --session-per-file or --session NAME, not both",
         f"llm-proxy: error: --pace: 'recorded' needs recorded times; for an import, {pace}",
         f"llm-proxy: error: --provider: 'a b' is not a valid provider name; {name}",
     ]

@@ -414,7 +414,8 @@ def _check_writable(name: str, folder: Path) -> CheckResult:
         text = f"not a folder: {existing} (set --{_FOLDER_OPTIONS[name]})"
         return CheckResult(name, PROBLEM, text)
     if not os.access(existing, os.W_OK | os.X_OK):
-        text = f"no permission to write to {existing}; change it, or set --{_FOLDER_OPTIONS[name]}"
+        option = f"--{_FOLDER_OPTIONS[name]}"
+        text = f"cannot write to {existing}; change its permissions, or set {option}"
         return CheckResult(name, PROBLEM, text)
     text = f"{display.folder_name(folder)} is writable"
     if existing != folder:

@@ -154,7 +154,7 @@ def import_(
     """
     files = find_files(paths)
     if session_per_file and fields["session"] != DEFAULT_SESSION:
-        raise UsageError("set either --session-per-file or --session NAME")
+        raise UsageError("set either --session-per-file or --session NAME, not both")
     library = Library(cassettes, is_shared=fields["shared_library"])
     library.refresh()
     names = assign_session_names(files)

@@ -155,7 +155,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
         log.warning("%s did not match a scenario; see the warnings above", failed_requests)
     if counts.upstream_failed:
         failed_requests = count_with_noun(counts.upstream_failed, "request")
-        log.warning("%s failed at the provider or on the way to it", failed_requests)
+        log.warning("%s failed at the provider or on the connection to it", failed_requests)
     if counts.clients_left:
         clients = count_with_noun(counts.clients_left, "client")
         log.warning("%s disconnected before a response", clients)
