@@ -389,7 +389,7 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
     "a secret without a [shape](#shapes) that is neither a client credential nor in the "
     "environment": (f"the password is {UNSHAPED}",),
     "a credential shorter than 8 bytes; an environment secret shorter than 12": (),
-    "a number or an object in a [secret field](#secret-fields)": (),
+    "a [secret field](#secret-fields) with a number or an object as value": (),
     "a secret field in a response": (),
     "a secret without a shape in a URL within a text, a name-value object, or JSON within a text": (
         f"https://mcp.example/?api_key={UNSHAPED}",
