@@ -477,7 +477,8 @@ def test_every_recorded_answer_round_trips() -> None:
                 counts["cut"] += 1
                 expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
                 assert (_round_trip(turn, stream), row.id) == (expected, SPLICED_ROW_ID)
-                with pytest.raises(NotRepresentable, match="the arguments of test-tool are not a JSON object"):
+                message = "the arguments of test-tool are not a JSON object"
+                with pytest.raises(NotRepresentable, match=message):
                     DIALECT.representable_turns(whole, (turn,), ENCODE_CONTEXT)
             else:
                 assert _with_sorted_metadata(_round_trip(turn, stream)) == _with_sorted_metadata(

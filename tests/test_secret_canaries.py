@@ -391,7 +391,7 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
     "a credential shorter than 8 bytes; an environment secret shorter than 12": (),
     "a [secret field](#secret-fields) with a number or an object as value": (),
     "a secret field in a response": (),
-    "a secret without a shape in a URL within a text, a name-value object, or JSON within a text": (
+    "a secret without a shape in a name-value object, or in a URL or JSON inside a text": (
         f"https://mcp.example/?api_key={UNSHAPED}",
         json.dumps({"name": "Authorization", "value": UNSHAPED}),
         f'see ```json {{"password": "{UNSHAPED}"}}```',
