@@ -396,35 +396,35 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
         json.dumps({"name": "Authorization", "value": UNSHAPED}),
         f'see ```json {{"password": "{UNSHAPED}"}}```',
     ),
-    "an encoding not listed above": (
+    "a secret in an encoding not listed above": (
         b32encode(KEY.encode()).decode(),
         b64encode(KEY.encode("utf-16-le")).decode(),
         "".join(f"\\{ord(char):03o}" for char in KEY),
         KEY.replace("-", "&hyphen;"),
     ),
-    "base64 or hexadecimal inside base64 or hexadecimal; more than two nested escapes": (
+    "a secret encoded twice as base64 or hexadecimal, or escaped more than twice": (
         b64encode(b64encode(KEY.encode())).decode(),
         KEY.encode().hex().encode().hex(),
         KEY.replace("s", "%252573").replace("-", "%25252D"),
     ),
-    "compressed or encrypted data; images and audio": (
+    "a secret in compressed or encrypted data, images or audio": (
         b64encode(gzip.compress(KEY.encode())).decode(),
     ),
-    "a response whose content coding this installation cannot decode": (),
-    "a secret in altered spelling": (
+    "a secret in a response whose content coding cannot be decoded": (),
+    "an altered secret": (
         KEY[::-1], codecs.encode(KEY, "rot13"), " ".join(KEY), f"sk-ant-**api03**-{KEY[13:]}",
         "\u200b".join(KEY),
     ),
     "the part of a secret after a line break, except in private keys": (),
-    "a key directly after a letter or digit; a fixed-length key directly before one": (
+    "a key directly after a letter or digit, or a fixed-length key directly before one": (
         f"key{KEY_ID}", KEY_ID * 2,
     ),
     "a secret split across several texts": (),
-    "a secret field cut off before its closing quote": (
+    "a secret field without a closing quote": (
         f'{{"api_key": "{UNSHAPED}',
     ),
-    "in the spool, pieces of a secret until the recording ends or `recover` runs": (),
-    "after a crash, pieces of a client credential without a shape": (),
+    "parts of a secret in the spool, until the recording ends or `recover` runs": (),
+    "parts of a client credential without a shape, after a crash": (),
 }  # fmt: skip
 """The list of the documentation: by its items, texts in which nothing is found."""
 
