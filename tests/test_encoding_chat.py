@@ -88,7 +88,7 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
     losses = CHAT.representable_turns(
         request, turns, EncodeContext("s", 0, choices_are_successive=True)
     ).losses
-    assert losses == ("finish reason length of a later choice", "metadata stop_reason")
+    assert losses == ("finish reason length of a choice after the first", "metadata stop_reason")
 
 
 @each_row(

@@ -29,8 +29,7 @@ from wire_capture import WireCapture, capture_response
 RESET_RULE: Final = "reset,after=1"
 RESET_HEADER: Final = f"x-llm-proxy-fault: {RESET_RULE}"
 NO_LIST_ERROR: Final = (
-    'expected a list of faults: {"faults": ["reset,after=3"]}; '
-    "to remove the runtime faults, use DELETE"
+    'expected JSON such as {"faults": ["reset,after=3"]}; to remove all runtime faults, use DELETE'
 )
 SIMULATED: Final[dict[str, Any]] = {
     "pace": InstantPace(),

@@ -499,7 +499,7 @@ def test_a_response_without_a_turn_is_left_unchanged() -> None:
     for rule in ("refusal", "finish-length", "content-filter", "bad-tool-call"):
         actions, injection = apply_faults(request, burst, rule)
         assert actions == burst
-        reason = "openai-embeddings: cannot generate responses in this dialect"
+        reason = "cannot generate responses in the dialect openai-embeddings"
         assert injection.records[0].skipped == reason
 
 

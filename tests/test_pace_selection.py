@@ -317,8 +317,8 @@ async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path
             {"pace": "50"},
             "'50' is not a valid pace: use recorded, instant, a speed such as 4x or 0.5x, ",
         ),
-        ({}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
-        ({"pace": 4}, 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'),
+        ({}, 'expected JSON such as {"pace": "50tps"}; see docs/reference/pacing.md'),
+        ({"pace": 4}, 'expected JSON such as {"pace": "50tps"}; see docs/reference/pacing.md'),
         ({"pace": "4x", "session": "a/b"}, "'a/b' is not a valid session name: use at most 100 "),
         ({"pace": "4x", "session": 5}, "'5' is not a valid session name: use at most 100 "),
     ],
@@ -341,7 +341,7 @@ async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
         seen = await page(record_proxy.url)
 
     assert (status, document["error"]) == (
-        409, "record does not support a pace: it forwards responses as they arrive",
+        409, "llm-proxy record does not support paces; it forwards data as it arrives",
     )  # fmt: skip
     assert seen[0] == 200
 

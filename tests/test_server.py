@@ -110,7 +110,7 @@ class TestHosts:
         assert raw.status == 421
         assert _refusal_message(raw) == (
             f"wrong port in the Host header {host!r}: this proxy listens on port {port}; "
-            f"behind a mapped port, start llm-proxy with --allow-host {name}"
+            f"if the port is mapped, start llm-proxy with --allow-host {name}"
         )
 
     async def test_behind_a_mapped_port_our_own_name_can_be_allowed(self, tmp_path: Path) -> None:

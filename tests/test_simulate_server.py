@@ -210,7 +210,7 @@ async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> 
 
     assert raw.status == 400
     assert json.loads(raw.body) == {
-        "error": 'expected a scenario: {"scenario": "ID"}; an empty ID removes the selection'
+        "error": 'expected JSON such as {"scenario": "ID"}; an empty ID removes the selection'
     }
 
 
@@ -262,7 +262,7 @@ async def test_where_no_scenario_is_played_none_can_be_chosen(tmp_path: Path) ->
     assert raw.status == 409
     assert (
         json.loads(raw.body)["error"]
-        == "replay does not use scenarios; run llm-proxy simulate instead"
+        == "llm-proxy replay does not use scenarios; run llm-proxy simulate"
     )
 
 
@@ -279,7 +279,7 @@ async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
         "session": "default",
         "scenario": "refnd",
         "warning": "scenario refnd is not loaded; the session will use it once it is loaded; "
-        "to list all ids, run llm-proxy scenario ls",
+        "to list all IDs, run llm-proxy scenario ls",
     }
     assert (
         "Scenario not found: refnd. Did you mean refund?" in simulator.last_simulated.unsuccessful

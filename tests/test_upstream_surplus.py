@@ -182,7 +182,9 @@ async def test_dropped_bytes_are_logged_but_an_idle_timeout_is_not(
             provider.connections[0].write(surplus)
             await wait_until(provider.connections[0].transport.is_closing)
         log_messages = [
-            message for message in caplog.messages if "sent data outside a response" in message
+            message
+            for message in caplog.messages
+            if "sent data that belongs to no response" in message
         ]
         assert len(log_messages) == expected_count
 
@@ -212,7 +214,7 @@ async def test_answers_that_may_be_swapped_are_reported(tmp_path: Path, detectio
         assert raw.body == FORGED_BODY
     [surplus_response] = surplus_responses
     assert (
-        "responses may be stored with the wrong requests; record these cassettes again"
+        "responses may be stored with the wrong requests; record the cassettes of this run again"
         in surplus_response
     )
 

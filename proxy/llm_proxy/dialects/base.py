@@ -243,7 +243,7 @@ class Dialect(ABC):
         """The prepared turns and the response; no turns and an error where it replaces them."""
         if not turns or (len(turns) > 1 and not wire_format.has_choices):
             raise NotRepresentable(
-                f"{wire_format.dialect} supports one choice per response, got {len(turns)}"
+                f"{wire_format.dialect} supports only one choice per response, got {len(turns)}"
             )
         failure = encoding.first_failure(turns)
         if failure is not None and not wire_format.is_streamed:
@@ -287,7 +287,7 @@ class Dialect(ABC):
         return None
 
     def _no_turns_error(self) -> NotRepresentable:
-        return NotRepresentable(f"{self.name}: cannot generate responses in this dialect")
+        return NotRepresentable(f"cannot generate responses in the dialect {self.name}")
 
 
 class RecordOnlyDialect(Dialect):

@@ -105,7 +105,7 @@ def _lost_of_turn(
     wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
     if prepared.failure is None and prepared.finish is None:
         if given.finish not in (None, first.finish):
-            yield f"finish reason {given.finish} of a later choice"
+            yield f"finish reason {given.finish} of a choice after the first"
     elif prepared.failure is None and prepared.finish is not wanted:
         yield (
             f"finish reason {wanted} (sent as {prepared.finish_raw}, which means {prepared.finish})"

@@ -271,11 +271,11 @@ def format_of_model(model: str, body: Fields) -> ModelFormat:
     shown_model = printable_excerpt(model, _MAX_SHOWN_CHARS)
     if entry is None:
         raise NotRepresentable(
-            f"bedrock: unknown response format of the model {shown_model}; use Converse"
+            f"bedrock: the response format of model {shown_model} is unknown; use Converse"
         )
     if entry[1] is None:
         raise NotRepresentable(
-            f"bedrock: cannot generate a legacy text completion of {shown_model}; use Converse, or "
+            f"bedrock: cannot generate legacy text completions of {shown_model}; use Converse, or "
             "send `messages` if the model has a chat format"
         )
     return entry[1]

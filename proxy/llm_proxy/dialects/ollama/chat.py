@@ -247,7 +247,9 @@ def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) 
     for part in sorted(turn.parts, key=lambda part: _MESSAGE_ORDER.index(type(part))):
         _append_part(message, part, len(message.get("tool_calls", ())))
     if path == GENERATE and len(message.get("images", ())) > 1:
-        raise NotRepresentable("ollama supports one image in a completion without streaming")
+        raise NotRepresentable(
+            "ollama supports only one image per response of /api/generate without streaming"
+        )
     return response_encoding.json_response(
         {
             **_envelope(turn, context),

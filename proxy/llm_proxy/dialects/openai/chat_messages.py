@@ -384,7 +384,7 @@ class ChatMessageEncoder:
                     pass  # a response has none
             if (self.uses_functions and call_count > 1) or audio_count > 1:
                 raise NotRepresentable(
-                    "openai-chat supports one function call and one audio output per message"
+                    "openai-chat supports only one function_call and one audio output per message"
                 )
 
     def _encode_reasoning(

@@ -330,7 +330,7 @@ class OpenAIResponses(family.OpenAIDialect):
         """
         [turn] = turns
         if sum(map(output_items.is_audio, turn.parts)) > 1:
-            raise NotRepresentable("openai-responses supports one audio output per response")
+            raise NotRepresentable("openai-responses supports only one audio output per response")
         body = parse_object(request.body)
         is_compaction = request.path.endswith(_COMPACT_PATH)
         stored = _STORED_RESPONSE_PATH.search(request.path)

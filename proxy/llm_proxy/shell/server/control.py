@@ -52,8 +52,7 @@ _MAX_NAME_CHARS: Final = 80
 _MAX_RULES: Final = 1000
 """Maximum number of runtime rules."""
 _FAULTS_ERROR: Final = (
-    'expected a list of faults: {"faults": ["reset,after=3"]}; '
-    "to remove the runtime faults, use DELETE"
+    'expected JSON such as {"faults": ["reset,after=3"]}; to remove all runtime faults, use DELETE'
 )
 
 
@@ -129,13 +128,14 @@ class ControlPages:
                 return None
         if self.choose_scenario is None:
             return 409, {
-                "error": f"{self.mode.name} does not use scenarios; run llm-proxy simulate instead"
+                "error": f"llm-proxy {self.mode.name} does not use scenarios; "
+                "run llm-proxy simulate"
             }
         if not is_valid_name(session):
             return _invalid_session(session)
         if not isinstance(scenario, str):
             return 400, {
-                "error": 'expected a scenario: {"scenario": "ID"}; '
+                "error": 'expected JSON such as {"scenario": "ID"}; '
                 "an empty ID removes the selection"
             }
         scenario_id = scenario.strip()
@@ -143,14 +143,14 @@ class ControlPages:
         if not await self.choose_scenario(session, scenario_id):
             document["warning"] = (
                 f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; the "
-                "session will use it once it is loaded; to list all ids, run llm-proxy scenario ls"
+                "session will use it once it is loaded; to list all IDs, run llm-proxy scenario ls"
             )
         return 200, document
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
         if self.mode.name == "record":
             return 409, {
-                "error": "record does not support a pace: it forwards responses as they arrive"
+                "error": "llm-proxy record does not support paces; it forwards data as it arrives"
             }
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")
@@ -161,7 +161,7 @@ class ControlPages:
             text = fields.get("pace")
             if not isinstance(text, str):
                 return 400, {
-                    "error": 'expected a pace: {"pace": "50tps"}; see docs/reference/pacing.md'
+                    "error": 'expected JSON such as {"pace": "50tps"}; see docs/reference/pacing.md'
                 }
             try:
                 pace = parse_pace(text)

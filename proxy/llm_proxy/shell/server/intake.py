@@ -66,12 +66,12 @@ class RequestGuards:
             shown = redact_text(displayable_target(target))
             raise RequestRefused(
                 400,
-                f"{shown!a} is not a path; llm-proxy is not a forward proxy: "
-                "use its address as the base URL",
+                f"{shown!a} is not a path, and llm-proxy is not a forward proxy; "
+                "use the address of llm-proxy as the base URL of the client",
             )
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(
-                400, "HTTP/1.0 does not support Transfer-Encoding; send a Content-Length"
+                400, "HTTP/1.0 does not support Transfer-Encoding; send a Content-Length header"
             )
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not supported; use the provider's HTTP API")
@@ -88,7 +88,7 @@ class RequestGuards:
                 raise RequestRefused(
                     421,
                     f"wrong port in the Host header {hosts[0]!a}: this proxy listens on port "
-                    f"{port}; behind a mapped port, start llm-proxy with --allow-host {name}",
+                    f"{port}; if the port is mapped, start llm-proxy with --allow-host {name}",
                 )
             raise RequestRefused(
                 421,
@@ -104,8 +104,8 @@ class RequestGuards:
             page = f"{origin!a}" if origin is not None else "another site"
             raise RequestRefused(
                 403,
-                f"web pages of {page} may not use this proxy; start llm-proxy with --allow-origin "
-                "ORIGIN to allow them",
+                f"requests from web pages of {page} are not allowed; to allow them, start "
+                "llm-proxy with --allow-origin ORIGIN",
             )
 
 

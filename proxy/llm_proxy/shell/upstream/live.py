@@ -385,7 +385,7 @@ def _upstream_failure(
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{upstream} closed the connection without a response")
         case aiohttp.ClientResponseError():  # its message quotes upstream bytes, secrets included
-            return UpstreamFailed(502, f"{upstream} sent a response that is not HTTP")
+            return UpstreamFailed(502, f"{upstream} did not send a valid HTTP response")
         case _:
             return UpstreamFailed(502, f"the request to {upstream} failed ({type(error).__name__})")
 

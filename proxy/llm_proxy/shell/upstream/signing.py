@@ -52,7 +52,7 @@ def refuse_sigv4_request(request: Request) -> None:
     ):
         raise RequestRefused(
             501,
-            "the AWS signature (SigV4) of this request covers the proxy's address, so AWS would "
+            "the AWS signature (SigV4) of this request is for the proxy's address, so AWS would "
             "reject it; start llm-proxy with --sign aws to sign requests with your credentials, "
             "or use a Bedrock API key in the client",
         )
