@@ -180,8 +180,8 @@ class UpstreamProtocol(ResponseHandler):
             if data.startswith(_STATUS_LINE_START) and self.response_count > 1:
                 self._on_surplus_response(
                     f"{upstream} received {self.response_count} requests on a connection but sent "
-                    "more responses, so responses may be stored with the wrong requests; record the "
-                    "cassettes of this run again"
+                    "more responses, so responses may be stored with the wrong requests; record "
+                    "the cassettes of this run again"
                 )
         self.close()
 
