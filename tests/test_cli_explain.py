@@ -126,7 +126,7 @@ async def test_the_json_describes_a_miss_as_the_misses_page_does(tmp_path: Path)
             "stored": '"recorded"',
             "diff": "",
             "rule": "ignore=$.messages[0].content",
-            "caution": "this would ignore the prompt itself; record the request instead",
+            "caution": "this rule would ignore the prompt itself; record the request instead",
         }
     ]
 

@@ -61,8 +61,8 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         (r"regex=\C", r"regex=\C: \C can match a part of a character; use . or a character class"),
         ("regex=(a?){500}a{500}", "is too large; reduce the repetition counts in {…}"),
         ("regex=" + "a" * 5000, "is too long; the maximum is 900 characters"),
-        ("regex=a\tb", "is not a valid rule: use at most 1000 characters, without"),
-        ("ignore=$['" + "a" * 1000 + "']", "is not a valid rule: use at most 1000 characters"),
+        ("regex=a\tb", "is not a valid rule: a rule has at most 1000 characters and contains no"),
+        ("ignore=$['" + "a" * 1000 + "']", "a rule has at most 1000 characters"),
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> None:

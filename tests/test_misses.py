@@ -120,7 +120,7 @@ def test_the_miss_of_an_empty_library_says_so() -> None:
     miss = miss_of(chat_call())
     assert str(miss) == (
         "no cassette matches POST /v1/chat/completions (gpt-5): the library ./cassettes is empty; "
-        "record it with llm-proxy record"
+        "record the request with llm-proxy record"
     )
     assert re.search(
         r"the library \./cassettes is empty; key [0-9a-f]{16}, session default$", miss.detail
@@ -135,7 +135,7 @@ def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None
         'differs at $.messages[0].content: request has "hello", cassette has "hallo"; '
         "at $.temperature: request has 0.5, cassette has no value; "
         "at $.seed: request has no value, cassette has 7; "
-        "record it with llm-proxy record, or change the request"
+        "record the request with llm-proxy record, or change the request"
     )
     miss = miss_of(requested, stored)
     first, second, *others = miss.detail.splitlines()
@@ -149,13 +149,13 @@ def test_a_miss_names_the_request_the_nearest_cassette_and_both_values() -> None
         '  $.messages[0].content: request has "hello", cassette has "hallo"',
         (
             "    to ignore: --normalise 'ignore=$.messages[0].content' "
-            "(this would ignore the prompt itself; record the request instead)"
+            "(this rule would ignore the prompt itself; record the request instead)"
         ),
         "  $.temperature: request has 0.5, cassette has no value",
         "    to ignore: --normalise 'ignore=$.temperature'",
         "  $.seed: request has no value, cassette has 7",
         "    to ignore: --normalise 'ignore=$.seed'",
-        "record it with llm-proxy record",
+        "record the request with llm-proxy record",
     ]
 
 
@@ -233,10 +233,10 @@ def test_without_a_similar_cassette_the_miss_names_no_file() -> None:
     requested = call_to("GET", "/v1/files")
     miss = miss_of(requested, chat_call(), chat_call(seed=1))
     assert str(miss) == (
-        "no cassette matches GET /v1/files: ./cassettes contains no similar request (2 cassettes); "
-        "record it with llm-proxy record"
+        "no cassette matches GET /v1/files: ./cassettes contains 2 cassettes, but no similar "
+        "request; record the request with llm-proxy record"
     )
-    assert "./cassettes contains no similar request (2 cassettes)" in miss.detail
+    assert "./cassettes contains 2 cassettes, but no similar request" in miss.detail
     assert f"key {requested.key[:16]}, session default" in miss.detail
     assert "c0.jsonl" not in str(miss) + miss.detail
 
@@ -268,7 +268,7 @@ def test_long_values_are_cut_where_they_differ() -> None:
     assert "[-" not in text
     text = miss_text(chat_call(system=before), chat_call(system=before + "Y" + after))
     assert f"$.system: [-…{'a' * 20}Ybbb" in text
-    assert f"bbb…-] {{+…{'a' * 20}+}} ([-cassette-] {{+request+}}); record it" in text
+    assert f"bbb…-] {{+…{'a' * 20}+}} ([-cassette-] {{+request+}}); record the request" in text
 
 
 def test_values_that_fit_are_not_cut() -> None:
@@ -296,8 +296,9 @@ def test_an_equal_cassette_that_cannot_be_used_is_named() -> None:
 def test_a_request_that_was_recorded_less_often_says_so() -> None:
     miss = misses.no_takes_left_miss(chat_call(), 2, 3)
     assert str(miss) == (
-        "no take is left for POST /v1/chat/completions (gpt-5): this is request 3, but only 2 "
-        "takes are recorded; record again, or replay with --after-last repeat"
+        "no take is left for POST /v1/chat/completions (gpt-5): this is request 3 with the "
+        "same key, but only 2 takes are recorded; record the request again, or use "
+        "--after-last repeat"
     )
     assert "request 3" in miss.detail
 

@@ -99,7 +99,7 @@ def test_no_rule_is_suggested_where_rules_do_not_apply() -> None:
     report = report_of_miss(call(NO_RULES.as_exact(), seed=1), call(NO_RULES.as_exact(), seed=2))
     assert report.rules == ()
     assert "--normalise" not in report.text
-    assert report.text.endswith("record it with llm-proxy record")
+    assert report.text.endswith("record the request with llm-proxy record")
 
 
 @each_row(
@@ -118,7 +118,7 @@ def test_where_recording_is_right_no_rules_are_offered(
 ) -> None:
     report = report_of_miss(call(NO_RULES, **requested), call(NO_RULES, **stored))
     assert report.rules == ()
-    assert report.text.endswith("record it with llm-proxy record")
+    assert report.text.endswith("record the request with llm-proxy record")
 
 
 def test_uuids_that_are_used_differently_are_not_left_to_the_uuids_rule() -> None:

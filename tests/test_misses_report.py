@@ -211,7 +211,8 @@ async def test_the_page_lists_each_miss_as_json(tmp_path: Path) -> None:
                     "stored": '"recorded"',
                     "diff": "",
                     "rule": "ignore=$.messages[0].content",
-                    "caution": "this would ignore the prompt itself; record the request instead",
+                    "caution": "this rule would ignore the prompt itself; record the request "
+                    "instead",
                 }
             ],
             "more": 0,

@@ -39,8 +39,9 @@ async def test_a_setting_that_differs_comes_with_its_rule(tmp_path: Path) -> Non
             )
     assert str(raised.value) == (
         "Error code: 424 - no cassette matches POST /v1/chat/completions (gpt-5); nearest: "
-        f"{file}, which differs at $.temperature: request has 0.7, cassette has 0.2; record it "
-        "with llm-proxy record, or ignore the difference with --normalise 'ignore=$.temperature'"
+        f"{file}, which differs at $.temperature: request has 0.7, cassette has 0.2; record "
+        "the request with llm-proxy record, or ignore the difference with --normalise "
+        "'ignore=$.temperature'"
     )
 
 
@@ -60,7 +61,8 @@ async def test_a_long_prompt_shows_the_words_that_differ(tmp_path: Path) -> None
             )  # fmt: skip
     assert (
         "and recommend the [-red-] {+green+} car first. "
-        "([-cassette-] {+request+}); record it with llm-proxy record, or change the request"
+        "([-cassette-] {+request+}); record the request with llm-proxy record, or "
+        "change the request"
     ) in str(raised.value)
 
 
@@ -76,5 +78,5 @@ async def test_another_prompt_is_to_be_recorded(tmp_path: Path) -> None:
             await client.chat(model="qwen3", messages=[{"role": "user", "content": "good bye"}])
     assert str(raised.value).endswith(
         'which differs at $.messages[0].content: request has "good bye", cassette has "hello"; '
-        "record it with llm-proxy record, or change the request (status code: 424)"
+        "record the request with llm-proxy record, or change the request (status code: 424)"
     )

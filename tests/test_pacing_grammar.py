@@ -150,7 +150,7 @@ INVALID: Final[dict[str, str]] = {
     "gap=lognormal(40ms,5ms)": f"gap=lognormal(40ms,5ms): {SIGMA}",
     "gap=lognormal(40ms,5.1)": f"gap=lognormal(40ms,5.1): {SIGMA}",
     "max-gap=1..2s": f"max-gap=1..2s: {TIMES}",
-    "max-gap=0s": "max-gap=0s: must be above 0, such as 2s; for no delays, use the pace instant",
+    "max-gap=0s": "max-gap=0s: must be above 0, such as 2s; to send without delays, use instant",
     "chunks=0": f"chunks=0: {CHUNKS}",
     "chunks=events": f"chunks=events: {CHUNKS}",
     "chunks=99999999999": f"chunks=99999999999: {CHUNKS}",

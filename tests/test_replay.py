@@ -454,14 +454,14 @@ class TestMisses:
         assert message.startswith("no cassette matches POST /v1/chat/completions (m); nearest: ")
         assert str(path) in message
         assert 'content: request has "what is asked", cassette has "what is recorded"' in message
-        assert message.endswith("; record it with llm-proxy record, or change the request")
+        assert message.endswith("; record the request with llm-proxy record, or change the request")
         assert len(misses) == 1
         assert key_of_request(raw_chat_request("what is asked"))[:16] in misses[0].text
 
     async def test_an_empty_library_is_named(self, tmp_path: Path) -> None:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
-        assert f"the library {tmp_path / 'cassettes'} is empty; record it with" in _message(raw)
+        assert f"{tmp_path / 'cassettes'} is empty; record the request with" in _message(raw)
 
     @each_row(
         ("path", "shape"),

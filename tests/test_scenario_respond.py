@@ -130,7 +130,7 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
     ("function", "reason"),
     [
         ("odd", "unknown field 'contents'; did you mean 'content'?"),
-        ("nothing", "TypeError: expected text or a dictionary, got None"),
+        ("nothing", "TypeError: the function must return a string or a dictionary, not None"),
     ],
 )
 async def test_an_invalid_reply_is_an_error_too(

@@ -677,8 +677,8 @@ def _parse_path(argument: str) -> StepCountingPath:
         raise UsageError(f"ignore={shown} selects the whole body; use a longer path")
     if any(isinstance(segment, JSONPathRecursiveDescentSegment) for segment in path.segments):
         raise UsageError(
-            f"ignore={shown}: '..' is not supported; write the full path, with [*] for every item "
-            "of a list"
+            f"ignore={shown}: '..' is not supported; write the full path, and use [*] to select "
+            "all items of a list"
         )
     return path
 

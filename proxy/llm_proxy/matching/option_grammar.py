@@ -44,8 +44,7 @@ def parse_match_settings(text: str) -> MatchSettings:
         case _:
             raise UsageError(
                 f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid matching mode: use "
-                "exact, normalised, or nearest: with a similarity from 0.5 to 1, such as "
-                "nearest:0.9"
+                "exact, normalised, or nearest:N with N from 0.5 to 1, such as nearest:0.9"
             )
 
 
@@ -77,8 +76,8 @@ def parse_rule(text: str) -> NormaliserRule:
     rule = _build_rule(name, argument)
     if not is_valid_meta_text(str(rule)):
         raise UsageError(
-            f"'{shown}' is not a valid rule: use at most {MAX_TEXT_CHARS} characters, without "
-            "line breaks, tabs or other control characters"
+            f"'{shown}' is not a valid rule: a rule has at most {MAX_TEXT_CHARS} characters and "
+            "contains no line breaks, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:
         shown_version = printable_excerpt(version, 20)

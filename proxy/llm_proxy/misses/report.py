@@ -67,7 +67,7 @@ _MAX_FILE_CHARS: Final = 250
 """Maximum length of a file path."""
 _MAX_LINE_CHARS: Final = 700
 """Approximate maximum length of a line of the detailed text."""
-_RECORD_ADVICE: Final = "record it with llm-proxy record"
+_RECORD_ADVICE: Final = "record the request with llm-proxy record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def no_cassette_miss(
         return Miss(f"{reason}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
     if nearest is None:
         cassettes = count_with_noun(candidate_count, "cassette")
-        no_similar = f"{library_path} contains no similar request ({cassettes})"
+        no_similar = f"{library_path} contains {cassettes}, but no similar request"
         detail = f"no cassette matches {summary}: {no_similar}; {key_and_session}"
         return Miss(
             f"no cassette matches {summary}: {no_similar}; {_RECORD_ADVICE}",
@@ -144,12 +144,12 @@ def no_takes_left_miss(routed: RoutedRequest, take_count: int, request_number: i
     """The miss of a request whose takes have all been played."""
     recorded_takes = count_with_noun(take_count, "take is", "takes are")
     reason = (
-        f"no take is left for {request_summary(routed)}: this is request {request_number}, but "
-        f"only {recorded_takes} recorded"
+        f"no take is left for {request_summary(routed)}: this is request {request_number} with "
+        f"the same key, but only {recorded_takes} recorded"
     )
     detail = f"{reason}; key {routed.key[:16]}, session {routed.session}"
     report = MissReport(_missed_request(routed), "no_takes_left", detail)
-    return Miss(f"{reason}; record again, or replay with --after-last repeat", detail, report)
+    return Miss(f"{reason}; record the request again, or use --after-last repeat", detail, report)
 
 
 def unusable_cassette_report(routed: RoutedRequest, error: CassetteError) -> MissReport:
@@ -274,13 +274,16 @@ def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> tuple[str
         return "", ""
     match difference.path_steps[0]:
         case "model":
-            warning = "this would replay the response of another model; record the request instead"
+            warning = (
+                "this rule would replay the response of another model; record the request instead"
+            )
         case "stream":
             warning = (
-                "this would mix streaming and non-streaming responses; record the request instead"
+                "this rule would mix streaming and non-streaming responses; "
+                "record the request instead"
             )
         case name if name in dialect.prompt_fields:
-            warning = "this would ignore the prompt itself; record the request instead"
+            warning = "this rule would ignore the prompt itself; record the request instead"
         case _:
             warning = ""
     return f"ignore={path}", warning

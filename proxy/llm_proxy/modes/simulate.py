@@ -44,7 +44,7 @@ awaitable of one of them."""
 
 
 _PREVIOUS_MISSING_MESSAGE: Final = (
-    "The request continues the response {}, which is not stored in this session."
+    "The request refers to the previous response {}, which is not stored in this session."
 )
 _TEST_PROVIDER: Final = "test-llm"
 """The member of OpenAI's family whose responses have the format of document 001."""
@@ -369,7 +369,7 @@ def _parse_mock_reply(value: object) -> MockReply:
     if isinstance(value, str):
         return MockReply(content=value)
     if not isinstance(value, Mapping):
-        raise TypeError(f"expected text or a dictionary, got {value!r:.80}")
+        raise TypeError(f"the function must return a string or a dictionary, not {value!r:.80}")
     return loading.parse_struct(
         MockReply, "returned value", orjson.dumps(value).decode(), is_json=True
     )

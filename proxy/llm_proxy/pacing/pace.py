@@ -358,7 +358,7 @@ def _parse_value(name: str, value: str) -> Any:
         case "max-gap":
             max_gap_ms = parse_time_ms(value)
             if max_gap_ms == 0:
-                raise ValueError("must be above 0, such as 2s; for no delays, use the pace instant")
+                raise ValueError("must be above 0, such as 2s; to send without delays, use instant")
             return max_gap_ms
         case _:
             return parse_distribution(value)
