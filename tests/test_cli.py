@@ -589,7 +589,7 @@ def _config(text: str, *texts: str, mode: str = "record") -> Mistake:
 
 MISTAKES = {
     "no such command": Mistake(("recrod",), ("'recrod'", "did you mean 'record'?")),
-    "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "--help lists the commands")),
+    "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "for a list of commands, run")),
     "no such option": Mistake(
         ("replay", "--pase", "4x"), ("no option --pase", "did you mean --pace?")
     ),

@@ -102,7 +102,8 @@ async def test_a_wrong_number_of_cassettes_is_refused(
 
     assert (result.exit_code, result.last_error_line) == (
         2,
-        "llm-proxy: error: expected two cassettes, or one with --live, such as llm-proxy diff A B",
+        "llm-proxy: error: expected two cassettes, or one cassette and --live, such as "
+        "llm-proxy diff A B",
     )
 
 

@@ -111,8 +111,8 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
 async def test_a_variable_that_names_no_upstream_is_shown(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path, AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME="http://aws:1")
     assert result.exit_code == 0
-    assert "send requests to http://aws:1; record -- COMMAND and auto" in result.stdout
-    assert "do not use the URL" in result.stdout
+    assert "send requests to http://aws:1; with -- COMMAND, record and auto" in result.stdout
+    assert "do not use that URL" in result.stdout
 
 
 class TestTheLibrary:
@@ -134,7 +134,9 @@ class TestTheLibrary:
         results = list(check_library(tmp_path))
         assert {result.level for result in results} == {OK}
         assert "no cassettes in " in results[0].text
-        assert results[1].text.endswith("cassettes does not exist yet; recording creates it")
+        assert results[1].text.endswith(
+            "cassettes does not exist yet; the first recording will create it"
+        )
 
     def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_partial(tmp_path)
@@ -242,7 +244,7 @@ def test_the_slow_parser_is_a_warning() -> None:
 async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path) -> None:
     result = await run_doctor(tmp_path, AIOHTTP_NO_EXTENSIONS="1")
     assert result.exit_code == 0
-    assert "warning  HTTP parser     aiohttp's Python parser" in result.stdout
+    assert "warning  HTTP parser     aiohttp uses its Python parser" in result.stdout
 
 
 @each_row(
@@ -344,7 +346,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             "http://127.0.0.1:8000",
             None,
             OK,
-            "record -- COMMAND and auto -- COMMAND use the URL as the upstream",
+            "with -- COMMAND, record and auto forward requests to that URL",
         ),
         ("http://[::1", None, WARNING, ", or set --upstream openai=URL"),
         ("http://", None, WARNING, "is not an http:// or https:// URL"),
@@ -368,7 +370,7 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
 ) -> None:
     environ = {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": value}
     first, second = check_base_urls(environ, 4777, None)
-    assert "use the URL as the upstream" in first.text
+    assert "forward requests to that URL" in first.text
     assert (second.name, second.level) == ("OPENAI_API_BASE", level)
     assert "use OPENAI_BASE_URL instead" in second.text
     assert "--upstream" not in second.text

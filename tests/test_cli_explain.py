@@ -73,8 +73,8 @@ async def test_a_miss_lists_all_differences_and_the_rules_that_help(
     assert "$.temperature: request has 0.5, cassette has no value" in result.stdout
     assert f'$.user: request has "{"u" * 3000}", cassette has no value' in result.stdout
     assert result.stdout.splitlines()[-1] == (
-        "advice    record the request with llm-proxy record, or match the nearest cassette with: "
-        "--normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
+        "advice    record the request with llm-proxy record, or add these options to "
+        "match the nearest cassette: --normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
     )
 
 

@@ -370,7 +370,7 @@ async def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
     [
         (
             ("--as", "gemini", "--provider", "groq"),
-            "--provider cannot be used with --as gemini; use it with openai-chat, openai-comp",
+            "--provider cannot be used with --as gemini, only with --as openai-chat, openai-comp",
         ),
         (
             ("--as", "gemini", "--model", "\udcff"),

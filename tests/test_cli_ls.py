@@ -172,7 +172,7 @@ async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order
         (
             "--older-than",
             "soon",
-            "'soon' is not a valid age: use a number and h, d, w, m or y, such as 90d",
+            "'soon' is not a valid age: use a number followed by h, d, w, m or y, such as 90d",
         ),
     ],
 )

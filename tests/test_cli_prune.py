@@ -218,7 +218,7 @@ async def test_a_journal_that_does_not_say_what_was_used_is_refused(
     result = await run_command("prune", "--journal", "run.json", "--yes", folder=tmp_path)
 
     assert result.exit_code == 2
-    assert "run.json: the journal has no list of cassettes" in result.last_error_line
+    assert "run.json: the journal contains no list of cassettes" in result.last_error_line
 
 
 async def test_prune_without_a_criterion_is_refused(tmp_path: Path) -> None:

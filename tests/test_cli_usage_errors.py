@@ -98,7 +98,7 @@ def usage_error(*arguments: str) -> str:
         ("new_episode", "unknown command 'new_episode'; did you mean 'new_episodes'?"),
         (
             "xyzzy",
-            "unknown command 'xyzzy'; llm-proxy --help lists the commands",
+            "unknown command 'xyzzy'; for a list of commands, run llm-proxy --help",
         ),
         ("show", "missing argument CASSETTE; see llm-proxy show --help"),
         (

@@ -271,7 +271,7 @@ class TestCurl:
         hint = "set --upstream bedrock=URL or --through URL"
         assert (result.exit_code, result.last_error_line) == (
             2,
-            f"llm-proxy: error: no known address for bedrock; {hint}",
+            f"llm-proxy: error: the base URL of bedrock is unknown; {hint}",
         )
 
     @given(body=st.text(min_size=1).map(str.encode))
@@ -311,8 +311,14 @@ class TestCurl:
         (("a", "--as", "anthropic", "--format", "har"), "set either --as DIALECT or --format"),
         (("a", "--format", "har", "--whole"), "--whole requires --as"),
         (("--all", "--as", "anthropic"), "--all requires --format"),
-        (("a", "b", "--as", "anthropic"), "--as converts one cassette; name exactly one"),
-        (("a", "b", "--format", "sse"), "--format sse exports one cassette; name exactly one"),
+        (
+            ("a", "b", "--as", "anthropic"),
+            "--as converts one cassette at a time; name exactly one cassette",
+        ),
+        (
+            ("a", "b", "--format", "sse"),
+            "--format sse exports one cassette at a time; name exactly one cassette",
+        ),
         (("--format", "har"), "name the cassettes to export, or set --all"),
         (("--all", "--format", "har"), "no cassettes in ./cassettes; record one with"),
     ],

@@ -38,8 +38,8 @@ def parse_age(text: str) -> timedelta:
     match = _AGE_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid age: use a number and "
-            "h, d, w, m or y, such as 90d"
+            f"'{printable_excerpt(text, _MAX_SHOWN_CHARS)}' is not a valid age: use a number "
+            "followed by h, d, w, m or y, such as 90d"
         )
     return timedelta(days=int(match[1]) * _DAYS_PER_UNIT[match[2]])
 

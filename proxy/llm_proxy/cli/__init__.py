@@ -26,9 +26,9 @@ _COMMANDS: Final = {
     "Cassettes": {
         "ls": CommandEntry("ls", "List cassettes."),
         "show": CommandEntry("show", "Show the contents of a cassette."),
-        "diff": CommandEntry("diff", "Compare two cassettes, or one with the provider."),
+        "diff": CommandEntry("diff", "Compare cassettes, or one with a new response."),
         "explain": CommandEntry("explain", "Show why a request does or does not match."),
-        "import": CommandEntry("import_", "Import recordings of other tools.", "import_"),
+        "import": CommandEntry("import_", "Import recordings from other tools.", "import_"),
         "export": CommandEntry("export", "Convert cassettes to other formats."),
     },
     "Library upkeep": {
@@ -36,7 +36,7 @@ _COMMANDS: Final = {
         "stats": CommandEntry("stats", "Show counts, sizes, ages and duplicates."),
         "prune": CommandEntry("prune", "Delete old or unused cassettes."),
         "rerecord": CommandEntry("rerecord", "Record existing cassettes again."),
-        "rekey": CommandEntry("rekey", "Rename cassettes after matching rules change."),
+        "rekey": CommandEntry("rekey", "Update cassettes after matching rules change."),
         "recover": CommandEntry("recover", "Recover recordings after a crash."),
     },
     "Secrets": {
@@ -49,11 +49,11 @@ _COMMANDS: Final = {
     },
     "Faults and reports": {
         "chaos": CommandEntry("chaos", "Run a command under every fault."),
-        "verdict": CommandEntry("verdict", "Check how the clients of a run handled faults."),
+        "verdict": CommandEntry("verdict", "Check how clients handled the faults of a run."),
         "report": CommandEntry("report", "Summarise the journal of a run."),
     },
     "Setup": {
-        "demo": CommandEntry("demo", "Record and replay a sample stream; needs no key."),
+        "demo": CommandEntry("demo", "Record and replay a sample stream without a key."),
         "doctor": CommandEntry("doctor", "Check the installation and the library."),
     },
 }

@@ -107,7 +107,7 @@ class LazyCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command named by the first argument.  Raises `UsageError` where there is none."""
         if args[0] not in self._table and args[0] not in self._aliases and args[0][:1] != "-":
-            list_hint = f"{ctx.command_path} --help lists the commands"
+            list_hint = f"for a list of commands, run {ctx.command_path} --help"
             hint = name_hint(args[0], [*self._table, *self._aliases], list_hint)
             raise UsageError(f"unknown command {args[0]!r}; {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)

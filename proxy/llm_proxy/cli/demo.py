@@ -37,11 +37,11 @@ _LINE_START: Final = " " * _INDENT + "| "
     help="Record into this folder and keep the cassette.",
 )
 def demo(keep: Path | None) -> None:
-    r"""Record a stream, stop its provider, replay the recording, and compare both.
+    r"""Record a stream, stop the provider, replay the stream, and compare the two.
 
     The demo needs no API key and no network, because it starts a small provider on 127.0.0.1.
     Without --keep, the demo deletes its files when it ends. The exit code is 0 if the replay
-    and the recording have the same bytes in the same reads, and 1 otherwise.
+    contains the same bytes in the same reads as the recording, and 1 otherwise.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def demo(keep: Path | None) -> None:
             raise UsageError(f"--keep: {keep} is not a folder") from None
         except OSError as error:
             raise UsageError(f"--keep: cannot create {keep}: {error.strerror}") from None
-    print_lines(["llm-proxy demo: record a stream, stop its provider, replay and compare it"])
+    print_lines(["llm-proxy demo: record and replay a stream, and compare the two"])
 
     async def play() -> DemoResult:
         from llm_proxy.shell.demo import run_demo  # noqa: PLC0415 # it imports the server, which is slow
@@ -70,7 +70,7 @@ def demo(keep: Path | None) -> None:
 
     result = run_until_signal(play())
     differences = [("DIFFERENT", text) for text in find_differences(result)]
-    equal = ("equal", "the replay and the recording have the same bytes in the same reads")
+    equal = ("equal", "the replay contains the same bytes in the same reads as the recording")
     _print_rows(*comparison_rows(result))
     _print_rows(*differences or [equal])
     show_command = f"llm-proxy show {display.shell_quoted_path(result.cassette_path)}"
@@ -79,7 +79,7 @@ def demo(keep: Path | None) -> None:
     _print_rows(
         ("next", "llm-proxy record -- python app.py  record the responses of your provider"),
         ("", "llm-proxy ls                       list the recordings"),
-        ("", "llm-proxy replay -- python app.py  replay them without a key or a network"),
+        ("", "llm-proxy replay -- python app.py  replay them without a key or network access"),
     )
     raise click.exceptions.Exit(1 if differences else 0)
 

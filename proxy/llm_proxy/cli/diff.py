@@ -54,7 +54,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @CONFIG_OPTION
 @match_rules_option
 @upstream_options
-@click.option("--live", is_flag=True, help="Compare with a new response of the provider.")
+@click.option("--live", is_flag=True, help="Compare with a new response from the provider.")
 @click.option("--shape", is_flag=True, help="Compare only status, event types and their fields.")
 @json_option
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
@@ -64,10 +64,10 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     never significant. Long texts are compared word by word: [-old-] {+new+}. CASSETTE and OTHER are
     files, or the first characters of a cassette's name or key.
 
-    With --live, llm-proxy sends the stored request to the provider, with the API key in your
-    environment, and records nothing. Status, ending, event types, fields, model, finish reason
-    and called tools are significant. Differences in texts, ids and usage are shown, but are not
-    significant. With --shape, only status, event types and fields are compared.
+    With --live, llm-proxy sends the stored request to the provider, using the API key in your
+    environment, and records nothing. With --live, only differences in status, ending, event types,
+    fields, model, finish reason and called tools are significant. Other differences are only shown.
+    With --shape, only status, event types and fields are compared.
 
     \b
     Examples:
@@ -79,7 +79,9 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     The exit code is 1 if there is a significant difference.
     """
     if live == (other is not None):
-        raise UsageError("expected two cassettes, or one with --live, such as llm-proxy diff A B")
+        raise UsageError(
+            "expected two cassettes, or one cassette and --live, such as llm-proxy diff A B"
+        )
     library = Library(cassettes)
     first = load_named_cassette(library, cassette)
     second = (

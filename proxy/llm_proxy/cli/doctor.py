@@ -80,7 +80,7 @@ class CheckResult(NamedTuple):
 
 _FOLDER_OPTIONS: Final = {"library": "cassettes", "spool": "spool"}
 """The option that sets the folder of each check."""
-_ADOPTING_COMMANDS: Final = "record -- COMMAND and auto -- COMMAND"
+_ADOPTING_COMMANDS: Final = "with -- COMMAND, record and auto"
 """The commands that use base URLs of the environment as upstreams."""
 _STYLES: Final = {OK: "good", WARNING: "doubtful", PROBLEM: "bad"}
 _LEVEL_COLUMNS: Final = max(map(len, CheckLevel))
@@ -111,9 +111,10 @@ _LISTEN_STATE: Final = "0A"
 def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: bool) -> None:
     r"""Check this machine and the library for problems.
 
-    The checks cover versions, the HTTP parser, the event loop, the decoders, the port, the proxies
-    and base URLs in the environment, the library, and interrupted recordings. Each line reports ok,
-    a warning or a problem; the exit code is 1 if there is a problem. The command changes nothing.
+    The checks cover package versions, the HTTP parser, the event loop, the decoders, the port, the
+    proxies and base URLs in the environment, the library, and interrupted recordings. Each line
+    reports ok, a warning or a problem; the exit code is 1 if there is a problem. The command does
+    not change files.
 
     \b
     Examples:
@@ -205,7 +206,7 @@ def http_parser_result(*, is_c_parser: bool) -> CheckResult:
     if is_c_parser:
         return CheckResult("HTTP parser", OK, "aiohttp's C parser")
     text = (
-        "aiohttp's Python parser, which is several times slower than the C parser; install "
+        "aiohttp uses its Python parser, which is several times slower than its C parser; install "
         "aiohttp from a wheel, and unset AIOHTTP_NO_EXTENSIONS"
     )
     return CheckResult("HTTP parser", WARNING, text)
@@ -268,7 +269,10 @@ def check_port(port: int, listener: PortListener | None) -> CheckResult:
     if listener.llm_proxy_mode:
         return CheckResult(name, OK, f"used by llm-proxy {listener.llm_proxy_mode}")
     process = listener.process_label or "another process"
-    text = f"used by {process}; stop that process, set --port 0, or add -- COMMAND"
+    text = (
+        f"used by {process}; stop that process, set --port 0, or let llm-proxy run the client "
+        "(-- COMMAND)"
+    )
     return CheckResult(name, WARNING, text)
 
 
@@ -283,7 +287,7 @@ def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
     hosts = ",".join(filter(None, (no_proxy, _LOOPBACK, "localhost")))
     text = (
         f"requests to {_LOOPBACK} go through the proxy set in {' and '.join(named)}; run "
-        f"export NO_PROXY={hosts} no_proxy={hosts}, or add -- COMMAND"
+        f"export NO_PROXY={hosts} no_proxy={hosts}, or let llm-proxy run the client (-- COMMAND)"
     )
     return CheckResult("proxies", WARNING, text)
 
@@ -310,9 +314,9 @@ def check_base_urls(
         text = "none in the environment; clients send requests directly to the providers"
         yield CheckResult("base URLs", OK, text)
     for name, url in base_urls.items():
-        adoption = f"{_ADOPTING_COMMANDS} use the URL as the upstream"
+        adoption = f"{_ADOPTING_COMMANDS} forward requests to that URL"
         if name not in adopted_variables:
-            adoption = f"{_ADOPTING_COMMANDS} do not use the URL"
+            adoption = f"{_ADOPTING_COMMANDS} do not use that URL"
             for winner, provider in adopted_variables.items():
                 if provider == BASE_URL_VARIABLES[name].provider:
                     adoption = f"{_ADOPTING_COMMANDS} use {winner} instead"
@@ -419,7 +423,9 @@ def _check_writable(name: str, folder: Path) -> CheckResult:
         return CheckResult(name, PROBLEM, text)
     text = f"{display.folder_name(folder)} is writable"
     if existing != folder:
-        text = f"{display.folder_name(folder)} does not exist yet; recording creates it"
+        text = (
+            f"{display.folder_name(folder)} does not exist yet; the first recording will create it"
+        )
     return CheckResult(name, OK, text)
 
 

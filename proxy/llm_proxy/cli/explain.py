@@ -68,7 +68,7 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
     "headers",
     multiple=True,
     metavar="LINE",
-    help="Add a request header, written NAME: VALUE. Repeatable.",
+    help="Add a request header in the form NAME: VALUE. Repeatable.",
 )
 @click.option(
     "--session",
@@ -87,9 +87,10 @@ def explain(
 ) -> None:
     r"""Show which cassette matches a request, or why none does.
 
-    The output shows the parts of the key, the changes made by each rule, the key, and the matching
-    takes. If no take matches, the output shows the nearest cassette, every difference, and the
-    rules that would make the cassette match. No running proxy is needed.
+    The output shows the parts of the request that form the key, the changes made by each rule, the
+    key, and the matching takes. If no take matches, the output shows the nearest cassette, every
+    difference, and the --normalise rules that would make the cassette match. The proxy need not be
+    running.
 
     REQUEST is a JSON file with the body of a request, or an object that contains method, path,
     headers and body. Use - for stdin. REQUEST can also be a cassette: a file, or the first
@@ -370,7 +371,7 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
     advice = "record the request with llm-proxy record"
     if miss_report.rules:
         options = format_normalise_options(miss_report.rules)
-        advice = f"{advice}, or match the nearest cassette with: {options}"
+        advice = f"{advice}, or add these options to match the nearest cassette: {options}"
     yield _labelled_line("advice", advice)
 
 

@@ -82,9 +82,11 @@ _tools_option = grouped_option("Export for other tools")
 @_conversion_option("--as", "dialect", metavar="DIALECT", type=ChoiceType(tuple(_CHAT_DIALECTS)),
                     help=f"Convert to this dialect: {', '.join(_CHAT_DIALECTS)}.")  # fmt: skip
 @_conversion_option("--whole", is_flag=True, help="Write one JSON document instead of a stream.")
-@_conversion_option("--model", default="", metavar="NAME", help="Set another model name.")
+@_conversion_option(
+    "--model", default="", metavar="NAME", help="Model name to write in the response."
+)
 @_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
-                    help="Use the dialect variant of NAME, such as openrouter.")  # fmt: skip
+                    help="Use the dialect variant of a provider such as openrouter.")  # fmt: skip
 @_conversion_option("--head", is_flag=True, help="Include the status line and headers.")
 @_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
                help="Write the exchanges in this file format.")  # fmt: skip
@@ -99,13 +101,13 @@ _tools_option = grouped_option("Export for other tools")
 def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
     r"""Convert a recorded response to another dialect, or export exchanges for other tools.
 
-    --as writes the text, tool calls, finish reason and usage of a response as another provider
-    would send them. The result is not a byte-exact replay: ids are generated, and stderr lists
-    the parts that the dialect does not support.
+    --as converts the text, tool calls, finish reason and usage of a response to the dialect of
+    another provider. The output contains new ids. Parts that the dialect does not support are
+    listed on stderr.
 
     --format writes har (HTTP Archive 1.2, with times), vcr (a VCR.py cassette), sse (the recorded
-    event stream) or curl (a command that sends the request, with the API key from the
-    environment). Redacted values stay redacted.
+    event stream) or curl (a command that sends the request, with the API key from the environment).
+    The output contains placeholders for redacted values.
 
     A CASSETTE is a file, or the first characters of a cassette's name or key.
 
@@ -130,7 +132,7 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
         return
     _refuse_options(values, _FORMAT_OPTIONS, "--format")
     if len(names) != 1:
-        raise UsageError("--as converts one cassette; name exactly one")
+        raise UsageError("--as converts one cassette at a time; name exactly one cassette")
     data, note = _transcoded_bytes(library, names[0], values)
     write_new_file_or_stdout(data, output, "the response")
     print_note(note)
@@ -142,7 +144,8 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     if values["provider"] not in (None, *dialect.provider_variants):
         speakers = (name for name, other in _CHAT_DIALECTS.items() if other.provider_variants)
         raise UsageError(
-            f"--provider cannot be used with --as {dialect.name}; use it with {', '.join(speakers)}"
+            f"--provider cannot be used with --as {dialect.name}, only with --as "
+            f"{', '.join(speakers)}"
         )
     if not values["model"].isprintable():
         raise UsageError("--model: the name contains unprintable characters")
@@ -172,7 +175,9 @@ def _formatted_bytes(
     if bool(names) == is_all:
         raise UsageError("name the cassettes to export, or set --all")
     if not format_.allows_several and (is_all or len(names) > 1):
-        raise UsageError(f"--format {format_.name} exports one cassette; name exactly one")
+        raise UsageError(
+            f"--format {format_.name} exports one cassette at a time; name exactly one cassette"
+        )
     cassettes = [load_named_cassette(library, name) for name in names]
     if is_all:
         for _, cassette in read_cassettes(library, list(walk_cassettes(library.root))):
@@ -207,7 +212,7 @@ def _formatted_bytes(
         cassette.request.redacted_count for cassette in kept
     )
     note = (
-        "; secrets in the command are redacted, so insert them before you run it"
+        "; the command contains placeholders for secrets; replace them before you run it"
         if needs_secrets
         else ""
     )
@@ -221,7 +226,9 @@ def _exported_url(cassette: Cassette, format_: ExportFormat, values: Mapping[str
     url = exchange_url(cassette, parse_upstreams(values["upstream"]))
     if url is None and format_.needs_real_url:
         name = cassette.meta.provider
-        raise UsageError(f"no known address for {name}; set --upstream {name}=URL or --through URL")
+        raise UsageError(
+            f"the base URL of {name} is unknown; set --upstream {name}=URL or --through URL"
+        )
     return url or placeholder_url(cassette)
 
 

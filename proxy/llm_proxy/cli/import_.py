@@ -104,7 +104,9 @@ def _parse_import_pace(text: str) -> Pace:
     type=CheckedTextType("session", check_session_name),
     help="Session of all imported exchanges.",
 )  # fmt: skip
-@click.option("--session-per-file", is_flag=True, help="Give each file a session named after it.")
+@click.option(
+    "--session-per-file", is_flag=True, help="Import each file into a session with the file's name."
+)
 @click.option(
     "--provider", metavar="NAME", type=CheckedTextType("provider", _check_provider_name),
     help="Provider of all requests.  [default: detected from the host or path]",
@@ -112,7 +114,7 @@ def _parse_import_pace(text: str) -> Pace:
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),
     help="Pace for responses without read times: 50tps, profile:gpt-4o, …  "
-    "[default: the times of the source, else instant]",
+    "[default: the recorded times, or instant]",
 )  # fmt: skip
 @click.option("--seed", type=IntRangeType(0), default=0, help="Seed for random read times.")
 @match_rules_option
@@ -131,12 +133,12 @@ def import_(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    r"""Convert recordings of other tools to cassettes, and aimock fixtures to scenarios.
+    r"""Convert recordings from other tools to cassettes, and aimock fixtures to scenarios.
 
     Formats: VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and the
-    Datadog test agent. The format of a file is detected by its content. Redaction and keys work as
-    in record mode. Existing cassettes are never changed, and an exchange that was imported before
-    is skipped.
+    Datadog test agent. The format of a file is detected from its content. Redaction and matching
+    rules apply as in record mode. Existing cassettes are never changed, and exchanges that were
+    already imported are skipped.
 
     Each file of aimock fixtures becomes a scenario file for simulate. An existing scenario file
     is never changed.
@@ -279,7 +281,7 @@ def _print_report(
         print_note("no files to import")
     print_lines(StyledText(refusal, "bad") for refusal in refusals[:_MAX_SHOWN_REFUSALS])
     if len(refusals) > _MAX_SHOWN_REFUSALS:
-        print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals; use --json to list all")
+        print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more failures; use --json to list all")
     for unit, unit_losses in losses.items():
         for loss, count in unit_losses.most_common():
             print_note(f"{loss.name} ({count_with_noun(count, unit)}): {loss.effect}")

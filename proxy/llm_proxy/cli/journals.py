@@ -61,8 +61,8 @@ def journal_cassette_names(path: Path) -> list[str]:
         library = msgspec.json.decode(_read_journal_file(path), type=_JournalDocument).library
     except msgspec.DecodeError:
         raise UsageError(
-            f"{path_as_unicode_text(path)}: the journal has no list of cassettes; use a journal "
-            "that this version of llm-proxy wrote"
+            f"{path_as_unicode_text(path)}: the journal contains no list of cassettes; use a "
+            "journal written by this version of llm-proxy"
         ) from None
     return [*library.played, *library.recorded]
 
@@ -114,7 +114,7 @@ def _fetch_journal(url: str) -> bytes:
 def _check_journal_size(content: bytes, source_name: str) -> bytes:
     if len(content) > _MAX_JOURNAL_BYTES:
         raise UsageError(
-            f"{source_name}: larger than {_MAX_JOURNAL_BYTES // 1024**2} MiB, so it is not a "
-            "journal"
+            f"{source_name}: the file is too large for a journal (more than "
+            f"{_MAX_JOURNAL_BYTES // 1024**2} MiB)"
         )
     return content

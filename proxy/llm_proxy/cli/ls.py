@@ -90,8 +90,8 @@ def ls(
     r"""List the cassettes of a library.
 
     The outcome of a cassette is complete or partial. Partial cassettes are replayed only with
-    --allow-partial. Unreadable files are listed with the reason, and the exit code is then 1.
-    Sizes are the sizes of the cassette files.
+    --allow-partial. If a file cannot be read, the output shows the reason, and the exit code is 1.
+    The size is the size of the cassette file.
 
     \b
     Examples:

@@ -214,7 +214,7 @@ cassettes_option = SettingOption(
 )  # fmt: skip
 shared_library_option = SettingOption(
     "--shared-library", "Cassettes", _RECORDING, is_flag=True,
-    help="Let the umask set the file permissions.",
+    help="Set file permissions according to the umask.",
 )  # fmt: skip
 spool_option = SettingOption(
     "--spool", "Live provider", _RECORDING, type=PATH_TYPE,
@@ -228,14 +228,14 @@ _normalise_option = SettingOption(
     "--normalise", "Matching", _ALL, multiple=True, metavar="RULE",
     type=CheckedTextType("rule", parse_rule),
     callback=lambda _ctx, _param, texts: parse_rules(texts),
-    help="Ignore these values when matching. Repeatable.",
+    help="Matching rule, such as uuids. Repeatable.",
 )  # fmt: skip
 """Its value is a `RuleSet` with the default redaction."""
 _REDACTION_OPTIONS: Final = (
     SettingOption(
         "--redact", "Redaction", _ALL, multiple=True, metavar="RULE",
         type=CheckedTextType("rule", lambda text: parse_redaction_rules([text])),
-        help="Redact email, phone, a field, … Repeatable.",
+        help="Redaction rule, such as email. Repeatable.",
     ),
     SettingOption(
         "--no-redact", "Redaction", _ALL, multiple=True, metavar="NAME",
@@ -288,7 +288,7 @@ UPSTREAM_OPTIONS: Final = (
            type=ParsedType("URL", _parse_optional_url),
            help="HTTP proxy for requests to providers."),
     SettingOption("--sign", "Live provider", _RECORDING, type=ChoiceType(["aws"]),
-           help="Sign Bedrock requests with your AWS keys."),
+           help="Sign Bedrock requests with your AWS credentials."),
     SettingOption("--idle-timeout", "Live provider", _RECORDING, type=SecondsType(),
            default=300.0, help="Maximum wait for provider data (default: 300)."),
 )  # fmt: skip
@@ -300,7 +300,7 @@ SERVER_OPTIONS: Final = (
     cassettes_option,
     SettingOption("--session", "Cassettes", _ALL, default=DEFAULT_SESSION, metavar="NAME",
            type=CheckedTextType("session", check_session_name),
-           help="Session of requests that do not name one."),
+           help="Session of requests that name no session."),
     SettingOption("--allow-partial", "Cassettes", _REPLAYING, is_flag=True,
            help="Also replay incomplete takes."),
     SettingOption("--after-last", "Cassettes", _REPLAYING, metavar="HOW", default="repeat",
@@ -340,9 +340,9 @@ SERVER_OPTIONS: Final = (
            help="Seed for ids and random choices (default: 0)."),
     SettingOption("--clock", "Timing and chance", _ALL, metavar="WHICH", default="fixed",
            type=ChoiceType(["fixed", "real"]),
-           help="Generated times: fixed (default) or real."),
+           help="Clock of generated times: fixed (default), real."),
     SettingOption("--silence", "Timing and chance", _ALL, type=SecondsType(), default=660.0,
-           show_default=True, help="Longest simulated hang."),
+           show_default=True, help="Maximum simulated hang."),
 
     SettingOption("--fault", "Faults", _ALL, multiple=True, metavar="RULE",
            type=ParsedType("rule", parse_fault_rule),
@@ -350,7 +350,7 @@ SERVER_OPTIONS: Final = (
     SettingOption("--faults", "Faults", _ALL, type=PATH_TYPE, metavar="FILE",
            help="File with a list of fault rules."),
     SettingOption("--fault-header", "Faults", _ALL, is_flag=True,
-           help="Accept rules in the header x-llm-proxy-fault."),
+           help="Accept fault rules in x-llm-proxy-fault headers."),
 
     SettingOption("--strict", "Checks and reports", ("replay", "auto", "simulate"), is_flag=True,
            help="Exit with 1 after a miss or a scenario mismatch."),

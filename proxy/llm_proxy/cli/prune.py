@@ -47,16 +47,16 @@ _filter_option = grouped_option("Filters")
 @_filter_option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
 @_filter_option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
-              help="Only cassettes that this journal does not list. Repeatable.")  # fmt: skip
+              help="Only cassettes not used in the run of this journal. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 @json_option
 def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> None:
     r"""Delete cassettes that are no longer needed.
 
-    The command deletes the cassettes that match all given filters. All takes of a request and
+    The command deletes the cassettes that match all given filters. All takes of a request in a
     session are deleted together, or not at all, so that the nth request still gets the nth take.
-    Without --yes, the command asks for confirmation, or deletes nothing if there is no terminal.
+    Without --yes, the command asks for confirmation, or deletes nothing if stdin is not a terminal.
 
     \b
     Examples:
@@ -65,7 +65,8 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
       llm-proxy prune --journal unit.json --journal e2e.json
       llm-proxy prune --partial --model gpt-4 --yes --json
 
-    --unused-since uses the last play times, which replay and auto store below XDG_STATE_HOME.
+    --unused-since uses the time each cassette was last played. The replay and auto commands record
+    these times under XDG_STATE_HOME.
     """
     unused_since: str | None = fields.pop("unused_since")
     journals: tuple[Path, ...] = fields.pop("journals")

@@ -39,13 +39,13 @@ from llm_proxy.shell.running.settings import default_spool_folder
 @spool_option
 @CONFIG_OPTION
 def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> None:
-    r"""Make cassettes from recordings that a crash or a full disk interrupted.
+    r"""Make cassettes from recordings interrupted by a crash or a full disk.
 
-    A response that is being recorded is stored in a spool outside the library. The spool remains if
-    the proxy is killed or cannot write to the library. This command converts each spool to a
-    cassette with all received bytes. If the spool contains no ending, the cassette gets the ending
-    "killed". Recordings in progress and existing takes are not changed. A recording that is already
-    in the library is not added again.
+    While a response is being recorded, its data is in a spool outside the library. The spool
+    remains if the proxy is killed or cannot write to the library. This command converts each spool
+    to a cassette with all received bytes. If the spool contains no ending, the ending of the
+    cassette is "killed". Recordings in progress and existing takes are not changed. A recording
+    that is already in the library is not added again.
 
     \b
     Examples:

@@ -76,8 +76,8 @@ def scan(
     r"""Find secrets in cassettes and other files.
 
     PATHS are files and folders. Without PATHS, the library is scanned. The scan covers all parts of
-    a cassette, including text that is split between events, and all bytes of other files, also in
-    gzip files. The scan also finds the values of secret environment variables.
+    a cassette, including text that is split across events, and all bytes of other files. Gzip files
+    are decompressed. The scan also finds the values of secret environment variables.
 
     A finding shows the first characters and the length of a secret, never the whole secret.
 

@@ -49,8 +49,8 @@ def scrub(
     PATHS are files and folders. Without PATHS, the library is scrubbed. Without --write, the
     command only lists the changes.
 
-    Placeholders replace the secrets, and headers that llm-proxy does not store are removed. The
-    key is computed again, so that the cassette still matches its request.
+    Secrets are replaced by placeholders. Headers that llm-proxy never records are removed. The key
+    is recomputed, so that the cassette still matches its request.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def scrub(
       llm-proxy scrub --write
       llm-proxy scrub --write tests/cassettes
 
-    A committed secret stays in the git history: revoke it.
+    A committed secret stays in the git history, so revoke the secret.
 
     Exit code: 1 if a file cannot be scrubbed or, without --write, if a file would change; 2 if
     a path is not a cassette.

@@ -36,9 +36,9 @@ def record(command: tuple[str, ...], **values: Any) -> None:
     r"""Forward requests to the provider and record every response.
 
     With COMMAND, the proxy listens on a free port, sets the base-URL variables of all providers,
-    runs COMMAND and returns its exit code. Without COMMAND, the proxy serves until
-    Ctrl-C. API keys are forwarded and never stored. A new recording replaces older recordings of
-    the same request.
+    runs COMMAND and returns its exit code. Without COMMAND, the proxy runs until you press Ctrl-C.
+    API keys are forwarded but never stored. A new recording replaces older recordings of the same
+    request.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
     r"""Respond from cassettes, without any network access.
 
     The nth identical request of a session gets the nth take. A request without a matching cassette
-    is a miss: the response is HTTP 424, and shows the nearest cassette and the differences.
+    is a miss: llm-proxy responds with HTTP 424 and lists the differences from the nearest cassette.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay recorded requests and record the others.
 
     The nth identical request of a session gets take n if take n already existed when the run
-    started. Otherwise the request goes to the provider and is recorded as take n. If CI is set,
+    started. Otherwise, auto forwards the request to the provider and records take n. If CI is set,
     auto behaves like replay.
 
     \b
@@ -85,7 +85,7 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 def simulate(command: tuple[str, ...], **values: Any) -> None:
     r"""Respond from scenarios, a mock or synthesis, without a key or network access.
 
-    A scenario file scripts the turns of a conversation. Without scenarios or a mock, llm-proxy
+    A scenario file defines the turns of a conversation. Without scenarios or a mock, llm-proxy
     synthesises responses; the same request always gets the same response. Changed scenario files
     are reloaded.
 

@@ -48,7 +48,7 @@ level_option = grouped_option("Checks and reports")(
     help="Also write JUnit XML to this file, for CI.",
 )
 def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None) -> None:
-    r"""Report how the clients of a run handled its faults.
+    r"""Report how the clients of a run handled the injected faults.
 
     The verdict covers retries, timeouts, and whether a client accepted an incomplete or malformed
     response. The rules are in docs/reference/verdict.md.
@@ -63,8 +63,8 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
       llm-proxy verdict run.json --level error --junit verdict.xml
       llm-proxy verdict http://127.0.0.1:4777 --json | jq '.findings[].message'
 
-    Each finding is a note, a warning or an error. The exit code is 1 if there is a finding of
-    --level or above.
+    Each finding is a note, a warning or an error. The exit code is 1 if there is a finding at or
+    above --level.
     """
     run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)

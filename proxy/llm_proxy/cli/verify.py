@@ -49,8 +49,8 @@ def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_j
       llm-proxy verify cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl
       git diff --name-only --diff-filter=d '*.jsonl' | xargs -r llm-proxy verify
 
-    Each problem is printed to stdout as FILE:LINE: PROBLEM, and the exit code is then 1.
-    Cassettes recorded under other --normalise rules are counted, but are not a problem.
+    Each problem is printed to stdout as FILE:LINE: PROBLEM, and the exit code is then 1. Cassettes
+    recorded under other --normalise rules are counted, but not as problems.
     """
     roots_by_file = _files_to_verify(paths or (checked_library_folder(cassettes),), cassettes)
     problems = list(_find_problems(roots_by_file))
