@@ -100,10 +100,10 @@ async def test_a_wrong_number_of_cassettes_is_refused(
 ) -> None:
     result = await run_command("diff", KEY, *arguments, folder=tmp_path)
 
-    assert (result.exit_code, result.last_error_line) == (
-        2,
+    assert result.exit_code == 2
+    assert result.last_error_line == (
         "llm-proxy: error: expected two cassettes, or one cassette and --live, such as "
-        "llm-proxy diff A B",
+        "llm-proxy diff A B"
     )
 
 

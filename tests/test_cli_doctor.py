@@ -171,7 +171,9 @@ class TestTheLibrary:
     def test_a_folder_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "spool").mkdir(mode=0o500)
         [text] = texts_of_level(check_library(tmp_path), PROBLEM)
-        assert text == f"cannot write to {tmp_path}/spool; change its permissions, or set --spool"
+        assert text == (
+            f"cannot write to {tmp_path}/spool; change the folder's permissions, or set --spool"
+        )
 
 
 class TestTheSpool:

@@ -73,7 +73,8 @@ _VCR_MODE_ALIASES: Final = {
     aliases=_VCR_MODE_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Run llm-proxy COMMAND --help for options and examples. To set an option for every run, "
-    "set the environment variable (LLM_PROXY_PACE for --pace) or add it to llm-proxy.toml.",
+    "set its environment variable (LLM_PROXY_PACE for --pace) or add the option to "
+    "llm-proxy.toml.",
 )
 @click.version_option(__version__, message="llm-proxy %(version)s")
 def cli() -> None:

@@ -419,7 +419,7 @@ def _check_writable(name: str, folder: Path) -> CheckResult:
         return CheckResult(name, PROBLEM, text)
     if not os.access(existing, os.W_OK | os.X_OK):
         option = f"--{_FOLDER_OPTIONS[name]}"
-        text = f"cannot write to {existing}; change its permissions, or set {option}"
+        text = f"cannot write to {existing}; change the folder's permissions, or set {option}"
         return CheckResult(name, PROBLEM, text)
     text = f"{display.folder_name(folder)} is writable"
     if existing != folder:

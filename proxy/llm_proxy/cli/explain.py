@@ -89,8 +89,7 @@ def explain(
 
     The output shows the parts of the request that form the key, the changes made by each rule, the
     key, and the matching takes. If no take matches, the output shows the nearest cassette, every
-    difference, and the --normalise rules that would make the cassette match. The proxy need not be
-    running.
+    difference, and the --normalise rules that would make the cassette match.
 
     REQUEST is a JSON file with the body of a request, or an object that contains method, path,
     headers and body. Use - for stdin. REQUEST can also be a cassette: a file, or the first

@@ -55,8 +55,8 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     r"""Delete cassettes that are no longer needed.
 
     The command deletes the cassettes that match all given filters. All takes of a request in a
-    session are deleted together, or not at all, so that the nth request still gets the nth take.
-    Without --yes, the command asks for confirmation, or deletes nothing if stdin is not a terminal.
+    session are deleted together, so that the nth request still receives the nth take. Without
+    --yes, the command asks for confirmation, or deletes nothing if stdin is not a terminal.
 
     \b
     Examples:
