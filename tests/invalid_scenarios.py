@@ -31,7 +31,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
         "id: a\nturns:\n\t- turn: 1\n",
         "3:1: $: a tab is used for indentation; use spaces",
     ),
-    "an at sign": ("id: @a\n", "1:5: $: text that starts with @ must be in quotes"),
+    "an at sign": ("id: @a\n", "1:5: $: this text starts with @; put the text in quotes"),
     "an open list": (
         "id: a\nturns: [1, 2\n",
         "3:1: $: missing comma or ] in the list that starts at line 2",
@@ -48,7 +48,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
         "id: 'it's'\n",
         (
             "1:9: $: this line does not continue the object that starts at line 1; check the "
-            "indentation, and quotes within quoted text"
+            "indentation, and escape quotes within quoted text"
         ),
     ),
     "a list and an object": (
@@ -61,13 +61,13 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "a name without a colon": (
         "id: a\ndescription\nturns: []\n",
         (
-            "2:1: $: missing colon and space after the name that starts here, or the text "
+            "2:1: $: missing colon and space after the key that starts here, or the text "
             "above is not indented"
         ),
     ),
     "a list in the line of its name": (
         "turns: - turn: 1\n",
-        "1:8: $: the list starts on the same line as its name; put each - on a separate line",
+        "1:8: $: the list starts on the same line as its key; put each - on a separate line",
     ),
     "an escape": (
         'id: "\\d"\n',
@@ -95,8 +95,8 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "names in two columns": (
         "  id: a\ndescription: b\n",
         (
-            "2:1: $: this line does not continue the object above; start all its names "
-            "in the same column"
+            "2:1: $: this line is not part of the object above; to continue that "
+            "object, indent all its keys to the same column"
         ),
     ),
     "a control character": (
@@ -177,7 +177,7 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         (
             (
                 "5:47: $.turns[0].response.tool_calls: unknown field 'tool_calls' for "
-                "kind: text; it belongs to kind: tool-call"
+                "kind: text; this field belongs to kind: tool-call"
             ),
         ),
     ),
@@ -225,8 +225,8 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         scenario_with_response("kind: tool-call, tool_calls: [{tool_name: a, arguments: {1: b}}]"),
         (
             (
-                "5:73: $.turns[0].response.tool_calls[0].arguments: a field name must be "
-                "text, got 1; put the name in quotes"
+                "5:73: $.turns[0].response.tool_calls[0].arguments: expected text "
+                "as the field name, got 1; put the name in quotes"
             ),
         ),
     ),
@@ -236,8 +236,8 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
         (
             (
-                "5:73: $.turns[0].response.tool_calls[0].arguments: a field name must be "
-                "text, got a list or an object"
+                "5:73: $.turns[0].response.tool_calls[0].arguments: expected text "
+                "as the field name, got a list or an object"
             ),
         ),
     ),
@@ -435,7 +435,7 @@ turns:
     ),
     "two mocks": (
         "mock: {}\n---\nmock: {}\n",
-        ("3:7: $.mock: only one mock is allowed; the first one is at line 1",),
+        ("3:7: $.mock: duplicate mock; the first one is at line 1",),
     ),
     "a regular expression": (
         _HEAD + "turns: []\nmatch: {user: 'a('}\n",
@@ -494,7 +494,7 @@ turns:
     "no object": ("- 5\n", ("1:3: $[0]: expected an object, got the number 5",)),
     "only text": (
         "refund\n",
-        ("1:1: $: a scenario must be an object with id, description and turns",),
+        ("1:1: $: expected a scenario: an object with id, description and turns",),
     ),
     "several at once": (
         "id: 1\ndescription: a\nturns:\n  - turn: one\n    response: {kind: txt}\n  - {}\n",
@@ -508,7 +508,7 @@ turns:
             ),
             (
                 "6:5: $.turns[1]: missing field 'response': the response; `kind` "
-                "determines its other fields"
+                "determines which other fields are allowed"
             ),
         ),
     ),

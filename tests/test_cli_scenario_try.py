@@ -55,7 +55,7 @@ async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
 
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "refund  (scenarios.yaml:2)  chosen: the first user message is its id",
+        "refund  (scenarios.yaml:2)  chosen: its id is the first user message",
         "busy  (scenarios.yaml:7)  not chosen: model 'claude' does not match gpt-*",
         "late  (scenarios.yaml:16)  not chosen: user: /hello/ does not match 'refund'",
         "",
@@ -78,15 +78,20 @@ async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"))
 
     assert result.exit_code == 0
-    assert "busy  (scenarios.yaml:7)  chosen: its match conditions hold" in result.stdout
-    assert "not chosen: its match conditions hold too, but busy comes first" in result.stdout
+    assert "busy  (scenarios.yaml:7)  chosen: its match conditions are met" in result.stdout
+    assert (
+        "not chosen: its match conditions are met too, but the scenario busy comes first"
+        in result.stdout
+    )
     assert result.stdout.endswith("fails: rate_limit: Slow down\n")
 
 
 async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"), "--scenario", "late")
 
-    assert "late  (scenarios.yaml:16)  chosen: a header or the session selects it" in result.stdout
+    assert (
+        "late  (scenarios.yaml:16)  chosen: selected by a header or by the session" in result.stdout
+    )
     assert "Scenario late has no turn 1; its turns: none." in result.stdout
     assert result.exit_code == 1
 

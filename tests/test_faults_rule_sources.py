@@ -94,11 +94,17 @@ FILE_ERRORS: Final = {
         "fault: [reset]\n",
         "FILE:1:1: $.fault: unknown field 'fault'; did you mean 'faults'?",
     ),
-    "a rule alone": ("reset\n", "FILE: expected one list, or an object with the list 'faults'"),
-    "nothing": ("# none yet\n", "FILE: expected one list, or an object with the list 'faults'"),
+    "a rule alone": (
+        "reset\n",
+        "FILE: expected a list, or an object whose field 'faults' is a list",
+    ),
+    "nothing": (
+        "# none yet\n",
+        "FILE: expected a list, or an object whose field 'faults' is a list",
+    ),
     "two documents": (
         "[reset]\n---\n[stall]\n",
-        "FILE: expected one list, or an object with the list 'faults'",
+        "FILE: expected a list, or an object whose field 'faults' is a list",
     ),
     "no YAML": ("faults: [reset\n", None),
 }

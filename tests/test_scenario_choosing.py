@@ -62,7 +62,7 @@ def test_texts_of_one_message_are_joined_and_its_other_parts_ignored() -> None:
     )
 
     assert isinstance(chosen, ChosenScenario)
-    assert chosen.reason == "the first user message is its id"
+    assert chosen.reason == "its id is the first user message"
 
 
 TWO_SCENARIOS: Final = ScenarioSet(
@@ -78,7 +78,7 @@ def test_a_header_or_the_session_wins_over_the_message() -> None:
     chosen = choose_scenario(TWO_SCENARIOS, make_match_context("a", scenario="b"), thread_time)
 
     assert chosen == ChosenScenario(
-        TWO_SCENARIOS.scenarios[1], "a header or the session selects it"
+        TWO_SCENARIOS.scenarios[1], "selected by a header or by the session"
     )
 
 
@@ -127,7 +127,7 @@ def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
         thread_time,
     )
 
-    assert chosen == ChosenScenario(matched, "its match conditions hold")
+    assert chosen == ChosenScenario(matched, "its match conditions are met")
     assert matched.value.match == ScenarioMatch(user="money back", turn=1)
 
 

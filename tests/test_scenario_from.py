@@ -491,8 +491,8 @@ def test_turns_that_are_not_there_are_noted() -> None:
 
     assert [step.turn for step in load_generated(generated).turns] == [4]
     assert generated.omission_notes == (
-        "turn 2 is omitted because every recorded attempt failed, such as b.jsonl",
-        "no cassette for turn 1, 3",
+        "turn 2 is omitted because every recorded attempt failed; one of them is b.jsonl",
+        "no cassette was given for turn 1, 3",
     )
 
 
@@ -558,7 +558,7 @@ TWO_CONVERSATIONS: Final = (
     "create a separate scenario from each"
 )
 PARTIAL: Final = (
-    "one.jsonl is partial: no [DONE], choice 0 unfinished; "
+    "the response in one.jsonl is partial: no [DONE], choice 0 unfinished; "
     "choose a cassette with a complete response"
 )
 TRUNCATED: Final = DialectResponse(
@@ -571,10 +571,10 @@ TRUNCATED: Final = DialectResponse(
 @each_row(
     ("cassettes", "reason"),
     [
-        ([], "no cassettes given; name at least one"),
+        ([], "no cassettes given; pass at least one cassette"),
         (
             [make_cassette(Request("GET", "/v1/models", "", (), b""), TRUNCATED)],
-            "one.jsonl contains no conversation turn; choose a cassette of a chat request",
+            "one.jsonl does not contain a chat request; choose a cassette that does",
         ),
         (
             [make_cassette(chat_request(), TRUNCATED)],
@@ -582,7 +582,7 @@ TRUNCATED: Final = DialectResponse(
         ),
         (
             [cassette_of_error(chat_request(), 500)],
-            "no.jsonl contains a failure; add a cassette with a successful response",
+            "no.jsonl contains a failed attempt; add a cassette with a successful response",
         ),
         (
             [
@@ -668,7 +668,7 @@ async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert tried.exit_code == 0, tried.stderr
-    assert "mine  (it.yaml:3)  chosen: its match conditions hold" in tried.stdout
+    assert "mine  (it.yaml:3)  chosen: its match conditions are met" in tried.stdout
     assert "text: On its way." in tried.stdout
     assert second.exit_code == 2
     assert second.last_error_line == "llm-proxy: error: it.yaml already exists; choose another file"

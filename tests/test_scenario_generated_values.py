@@ -270,11 +270,11 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
         ),
         (
             {"minProperties": 1, "additionalProperties": False},
-            "$: 1 properties are required, but too few names can be generated",
+            "$: 1 properties are required, but too few property names can be generated",
         ),
         (
             {"type": "string", "minLength": 9, "maxLength": 8},
-            "$: the schema requires at least 9 and at most 8 characters",
+            "$: the schema requires at least 9 but at most 8 characters",
         ),
         (
             {"type": "string", "minLength": 10**9},
@@ -283,7 +283,7 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
         ({"type": "array", "minItems": 10**9}, "$: the schema requires more than 20000 values"),
         (
             {"type": "array", "minItems": 3, "uniqueItems": True, "items": {"type": "boolean"}},
-            "$[2]: too few different items can be generated (uniqueItems)",
+            "$[2]: too few distinct items can be generated (uniqueItems)",
         ),
     ],
 )

@@ -127,19 +127,19 @@ def test_expensive_schemas_are_refused_soon(schema: Json, max_seconds: float) ->
         ),
         (
             {"minProperties": 5, "maxProperties": 2},
-            "$: the schema requires at least 5 and at most 2 properties",
+            "$: the schema requires at least 5 but at most 2 properties",
         ),
         (
             {"required": ["a", "b"], "maxProperties": 1},
-            "$: the schema requires at least 2 and at most 1 properties",
+            "$: the schema requires at least 2 but at most 1 properties",
         ),
         (
             {"type": "array", "minItems": 3, "maxItems": 1},
-            "$: the schema requires at least 3 and at most 1 items",
+            "$: the schema requires at least 3 but at most 1 items",
         ),
         (
             {"required": ["ab"], "propertyNames": {"maxLength": 1}},
-            "$.ab: propertyNames does not allow this name",
+            "$.ab: propertyNames does not allow this property name",
         ),
     ],
 )  # fmt: skip

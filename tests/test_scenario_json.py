@@ -70,12 +70,12 @@ def test_every_name_and_value_has_its_position() -> None:
         ("[1,\n]", "1:3: unexpected comma before ]"),
         ("[1 2]", "1:4: missing comma or ]"),
         ("[1,,2]", "1:4: missing value"),
-        ("{a: 1}", "1:2: missing name in double quotes, or missing }"),
-        ("{'a': 1}", "1:2: missing name in double quotes, or missing }"),
-        ('{"a" 1}', "1:6: missing colon after the name"),
-        ('{"a"', "1:5: unexpected end of the file: missing colon after the name"),
-        ('{"a": yes}', "1:7: yes must be in double quotes"),
-        ('{"a": NaN}', "1:7: NaN must be in double quotes"),
+        ("{a: 1}", "1:2: missing key in double quotes, or missing }"),
+        ("{'a': 1}", "1:2: missing key in double quotes, or missing }"),
+        ('{"a" 1}', "1:6: missing colon after the key"),
+        ('{"a"', "1:5: unexpected end of the file: missing colon after the key"),
+        ('{"a": yes}', "1:7: missing double quotes around yes"),
+        ('{"a": NaN}', "1:7: missing double quotes around NaN"),
         ("// a\n{}", "1:1: JSON does not allow comments; rename the file to .yaml to use comments"),
         ('{"a": "b', "1:7: missing closing quote"),
         ('{"a": "\\q"}', "1:8: unknown escape in JSON; write \\\\ for a backslash"),
@@ -101,8 +101,8 @@ def test_mistakes_in_readable_json_are_reported() -> None:
     ] == [
         "10: $: duplicate field 'a'; the first one is at line 1",
         (
-            "23: $.b: this escape is half of a surrogate pair; write the character itself, or both "
-            "halves"
+            "23: $.b: this escape is only half of a surrogate pair; write the character itself, or "
+            "both halves"
         ),
         "38: $.c: the number 1e999 is too large; put it in quotes, or write fewer digits",
         (
@@ -117,7 +117,7 @@ def test_a_file_named_json_must_be_json() -> None:
 
     assert parse_scenario_file("s.yaml", yaml_alone).mistakes == ()
     [mistake] = parse_scenario_file("s.JSON", yaml_alone).mistakes
-    assert str(mistake) == "s.JSON:1:1: $: id must be in double quotes"
+    assert str(mistake) == "s.JSON:1:1: $: missing double quotes around id"
 
 
 @given(st.text('{}[]:,"\\ntrue0-.eE/ \n\ud800', max_size=30))

@@ -148,7 +148,7 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
 
     assert reasons == [
         "no such file or folder: nowhere (set --scenarios)",
-        "not a file or folder: pipe (set --scenarios)",
+        "neither a file nor a folder: pipe (set --scenarios)",
         "no scenario files in empty; add a file that matches *.yaml, *.yml, *.json",
     ]
 

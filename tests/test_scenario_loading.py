@@ -313,7 +313,7 @@ def test_ids_that_two_files_share_are_reported_with_both_places() -> None:
 
     assert [str(mistake) for mistake in loaded.mistakes] == [
         'b.yaml:3:1: $: duplicate scenario id "x"; the first one is at a.yaml:2',
-        ("c.yaml:1:7: $.mock: only one mock is allowed; the first one is at b.yaml:1"),
+        ("c.yaml:1:7: $.mock: duplicate mock; the first one is at b.yaml:1"),
     ]
     assert [scenario.value.description for scenario in loaded.scenarios] == ["b", "c"]
 

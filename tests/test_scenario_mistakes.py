@@ -77,7 +77,7 @@ def test_what_comes_before_the_end_of_what_can_be_read_is_checked_too() -> None:
 
     assert without_file_name(parse_scenario_file("s.yaml", text.encode()).mistakes) == (
         '1:5: $.id: expected text, got the number 1; write "1"',
-        "5:5: $: text that starts with @ must be in quotes",
+        "5:5: $: this text starts with @; put the text in quotes",
     )
 
 

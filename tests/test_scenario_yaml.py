@@ -125,7 +125,7 @@ def test_repetitions_of_repetitions_are_limited() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 20)]
 
-    with pytest.raises(UnreadableDocument, match="the file has more than 1,000,000 values"):
+    with pytest.raises(UnreadableDocument, match="the file contains more than 1,000,000 values"):
         read("\n".join(lines))
 
 

@@ -402,7 +402,7 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
     [warning] = response.warnings
     assert warning == (
         "the instruction in the user message has an unknown field 'reasonning', which is ignored; "
-        "known: id_message, reasoning, messages"
+        "known fields: id_message, reasoning, messages"
     )
 
 

@@ -173,7 +173,7 @@ def _find_instruction(message: str) -> tuple[Instruction | None, tuple[str, ...]
         return None, (warning,)
     return instruction, tuple(
         f"the instruction in the user message has an unknown field '{name}', which is ignored; "
-        "known: id_message, reasoning, messages"
+        "known fields: id_message, reasoning, messages"
         for name in names
         if name not in Instruction.__struct_fields__
     )

@@ -42,7 +42,7 @@ _LS_COLUMNS: Final = (
 def scenario() -> None:
     r"""List, check, try and create scenarios.
 
-    A scenario scripts the responses of a conversation. Scenario files are YAML or JSON.
+    A scenario defines the responses of a conversation. Scenario files are YAML or JSON.
 
     \b
     Examples:
@@ -59,8 +59,8 @@ def scenario() -> None:
 def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
     r"""List scenarios.
 
-    PATHS are scenario files and folders. The default is the path of --scenarios. Errors in a file
-    are listed too, and set the exit code to 1.
+    PATHS are scenario files and folders. The default is the value of --scenarios. If a file
+    contains errors, they are listed too and the exit code is 1.
 
     \b
     Examples:
@@ -111,14 +111,14 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @scenarios_option
 @CONFIG_OPTION
-@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
 @json_option
 def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: bool) -> None:
     r"""Check scenario files.
 
-    PATHS are scenario files and folders. The default is the path of --scenarios. Each problem is
-    printed as FILE:LINE:COLUMN: PATH: MESSAGE. Warnings end with "(warning)". Any error sets the
-    exit code to 1.
+    PATHS are scenario files and folders. The default is the value of --scenarios. Each problem is
+    printed as FILE:LINE:COLUMN: PATH: MESSAGE. Warnings end with "(warning)". The exit code is 1
+    if any error is found.
 
     \b
     Examples:

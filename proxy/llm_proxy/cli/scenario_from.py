@@ -21,7 +21,7 @@ from llm_proxy.shell.library.library import Library
 @click.option(
     "--id", "name", default="", metavar="ID", help="ID of the scenario (default: generated)."
 )
-@click.option("--exact", is_flag=True, help="Also expect the recorded temperature and top_p.")
+@click.option("--exact", is_flag=True, help="Also require the recorded temperature and top_p.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -36,9 +36,9 @@ def from_(
     CASSETTE is a file, or the first characters of a cassette's name or key.
     Several cassettes become the turns of one conversation.
 
-    The scenario matches requests by the recorded user text, and expects the recorded tools. Edit
-    the file to change the responses or the conditions. Parts of the recording that a scenario
-    cannot contain are reported on stderr.
+    The scenario matches requests that contain the recorded user text, and requires the recorded
+    tools. Edit the file to change the responses or the conditions. Recorded data that cannot be
+    stored in a scenario is reported on stderr.
 
     \b
     Examples:

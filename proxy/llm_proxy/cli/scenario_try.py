@@ -61,8 +61,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
     r"""Show which scenario responds to a request, the reason, and the response.
 
     FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
-    If no scenario matches, the mock in the files responds. The response is the one to the first
-    attempt of a turn, or the mock's first reply.
+    If no scenario matches, the mock in the scenario files responds. The response shown is that to
+    the first attempt of the turn, or the mock's first reply.
 
     The exit code is 1 if no scenario or mock responds, or if the request fails a check of its
     scenario.

@@ -176,8 +176,8 @@ class MatchBudget:
                 self._cpu_left_s -= self._clock() - started_s
         raise PatternsTooSlow(
             f"{where}: the regular expressions took more than {_CPU_LIMIT_S * 1000:g} ms for this "
-            f"request; the last one was /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/ "
-            f"on {len(text):,} characters"
+            f"request; the last one was /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/, "
+            f"on a text of {len(text):,} characters"
         )
 
 
@@ -222,7 +222,7 @@ class CompiledMatch:
             verb = "ends" if has_tool_results else "does not end"
             yield f"the request {verb} with tool results"
         if match.turn is not UNSET and match.turn != conversation.turn:
-            yield f"the turn is {conversation.turn}, not {match.turn}"
+            yield f"the turn number is {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
             values = budget.find_values(path, self._paths[path], context.body or {})
             yield from self._unmet_conditions(path, condition, values, budget)
@@ -332,12 +332,12 @@ def choose_scenario(
         if requested_id not in scenario_set.scenarios_by_id:
             return NoScenario(requested_id, is_explicit=True)
         return ChosenScenario(
-            scenario_set.scenarios_by_id[requested_id], "a header or the session selects it"
+            scenario_set.scenarios_by_id[requested_id], "selected by a header or by the session"
         )
     first_user_text = context.conversation.first_user_text.strip()
     if first_user_text in scenario_set.scenarios_by_id:
         return ChosenScenario(
-            scenario_set.scenarios_by_id[first_user_text], "the first user message is its id"
+            scenario_set.scenarios_by_id[first_user_text], "its id is the first user message"
         )
     budget = MatchBudget(clock)
     for located, matcher in scenario_set.compiled_matches:
@@ -350,7 +350,7 @@ def choose_scenario(
                 f"Scenario {printable_excerpt(location, _MAX_LOCATION_CHARS)}: {error}"
             ) from None
         if not is_mismatch:
-            return ChosenScenario(located, "its match conditions hold")
+            return ChosenScenario(located, "its match conditions are met")
     return NoScenario(first_user_text, is_explicit=False)
 
 
@@ -407,7 +407,7 @@ def _mismatch_reason(
 ) -> str:
     if context.requested_scenario_id:
         requested_id = printable_excerpt(context.requested_scenario_id, _MAX_TRIED_CHARS)
-        return f"a header or the session selects {requested_id}"
+        return f"a header or the session selects the scenario {requested_id}"
     if located.value.match is None:
         text = context.conversation.first_user_text.strip()
         return f"its id is not the first user message {printable_excerpt(text, _MAX_TRIED_CHARS)!r}"
@@ -421,4 +421,4 @@ def _mismatch_reason(
     if mismatches or isinstance(chosen, NoScenario):
         return mismatches
     winner_id = printable_excerpt(chosen.located_scenario.value.id, _MAX_TRIED_CHARS)
-    return f"its match conditions hold too, but {winner_id} comes first"
+    return f"its match conditions are met too, but the scenario {winner_id} comes first"

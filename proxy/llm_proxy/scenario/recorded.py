@@ -105,7 +105,7 @@ def generate_scenario(
         map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded_at
     )
     if not exchanges:
-        raise NotRepresentable("no cassettes given; name at least one")
+        raise NotRepresentable("no cassettes given; pass at least one cassette")
     attempts_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
     for number, exchange in zip(_turn_numbers(exchanges), exchanges, strict=True):
         attempts_by_turn[number].append(exchange)
@@ -127,8 +127,8 @@ def generate_scenario(
         )
         if success_index is None:
             notes.append(
-                f"turn {number} is omitted because every recorded attempt failed, such as "
-                f"{attempts[0].file}"
+                f"turn {number} is omitted because every recorded attempt failed; one of them "
+                f"is {attempts[0].file}"
             )
             continue
         turns[number] = _scenario_turn(
@@ -137,11 +137,12 @@ def generate_scenario(
         successes.append(attempts[success_index])
     if not turns:
         raise NotRepresentable(
-            f"{exchanges[0].file} contains a failure; add a cassette with a successful response"
+            f"{exchanges[0].file} contains a failed attempt; "
+            "add a cassette with a successful response"
         )
     missing = [str(number) for number in range(1, max(turns)) if number not in attempts_by_turn]
     if missing:
-        notes.append(f"no cassette for turn {', '.join(missing)}")
+        notes.append(f"no cassette was given for turn {', '.join(missing)}")
     return _assemble_scenario([*turns.values()], successes, scenario_id, notes)
 
 
@@ -152,11 +153,13 @@ def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
     turns = cassette_response_turns(cassette)
     if conversation is None or not turns:
         raise NotRepresentable(
-            f"{file} contains no conversation turn; choose a cassette of a chat request"
+            f"{file} does not contain a chat request; choose a cassette that does"
         )
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
-        raise NotRepresentable(f"{file} is {outcome}; choose a cassette with a complete response")
+        raise NotRepresentable(
+            f"the response in {file} is {outcome}; choose a cassette with a complete response"
+        )
     return _DecodedExchange(cassette, file, conversation, turns)
 
 

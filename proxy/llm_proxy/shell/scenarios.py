@@ -73,7 +73,7 @@ def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
             elif stat.S_ISREG(status.st_mode):
                 scanned = [_scan_file(path)]
             else:
-                raise UsageError(f"not a file or folder: {name} (set --scenarios)")
+                raise UsageError(f"neither a file nor a folder: {name} (set --scenarios)")
         except FileNotFoundError:
             raise UsageError(f"no such file or folder: {name} (set --scenarios)") from None
         except OSError as error:

@@ -55,7 +55,7 @@ MillisecondsOrRange = Annotated[
 ]
 ProviderMetadata = Annotated[
     Mapping[str, Mapping[str, Any]],
-    field_metadata("Metadata by provider (anthropic, google, openai, …)."),
+    field_metadata("Provider-specific values, by provider name (anthropic, google, openai, …)."),
 ]
 ToolArguments = Annotated[
     Mapping[str, Any] | Literal["made"],
@@ -66,9 +66,9 @@ CallId = Annotated[
 ]
 ToolName = Annotated[str, field_metadata("The name of the tool, sent unchanged.")]
 PaceText = Annotated[
-    str, field_metadata("The pace, such as 50tps (default: that of the scenario or the run).")
+    str, field_metadata("The pace, such as 50tps (default: the scenario's pace, or --pace).")
 ]
-LeadingText = Annotated[str, field_metadata("Text sent before the first call.")]
+LeadingText = Annotated[str, field_metadata("Text sent before the first tool call.")]
 
 
 class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,7 +100,9 @@ class ChunkSpec(ScenarioStruct, frozen=True):
         Literal["whole", "tokens", "words", "characters"], field_metadata("The unit of `size`.")
     ] = "tokens"
     size: Annotated[int, field_metadata("Units per chunk.", ge=1)] = 1
-    delay_ms: Annotated[MillisecondsOrRange, field_metadata("The delay between two chunks.")] = 0
+    delay_ms: Annotated[
+        MillisecondsOrRange, field_metadata("The delay between two chunks, in ms.")
+    ] = 0
 
 
 class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
@@ -131,7 +133,7 @@ class ToolCallSpec(ScenarioStruct, frozen=True):
     tool_name: ToolName
     arguments: ToolArguments = {}
     call_id: CallId = ""
-    assistant_text: Annotated[str, field_metadata("Text sent before this call.")] = ""
+    assistant_text: Annotated[str, field_metadata("Text sent before this tool call.")] = ""
 
 
 class ToolCallsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
@@ -169,7 +171,8 @@ class StructuredResponse(
     """A JSON response that is valid against the response schema of the request."""
 
     values: Annotated[
-        Mapping[str, Any], field_metadata("Fixed values by property name; others are generated.")
+        Mapping[str, Any],
+        field_metadata("Fixed values by property name; llm-proxy generates all other values."),
     ] = {}
 
 
@@ -230,29 +233,29 @@ class ScenarioTurn(ScenarioStruct, frozen=True):
 
     turn: TurnNumberOrAny
     response: Annotated[
-        Response, field_metadata("The response; `kind` determines its other fields.")
+        Response, field_metadata("The response; `kind` determines which other fields are allowed.")
     ]
     expected_tools: Annotated[
-        tuple[str, ...], field_metadata("Tools that the request must offer.")
+        tuple[str, ...], field_metadata("Tools that the request must define.")
     ] = ()
     allow_missing_tools: Annotated[bool, field_metadata("Skip the check of `expected_tools`.")] = (
         False
     )
     expected_temperature: Annotated[
-        float | None, field_metadata("The temperature that the request must send.")
+        float | None, field_metadata("The temperature that the request must contain.")
     ] = None
     expected_top_p: Annotated[
-        float | None, field_metadata("The top_p that the request must send.")
+        float | None, field_metadata("The top_p that the request must contain.")
     ] = None
     expected_reasoning: Annotated[
         Literal["enabled", "disabled"] | None,
-        field_metadata("Whether the request must enable or disable reasoning."),
+        field_metadata("Whether the request must have reasoning enabled or disabled."),
     ] = None
     failures_before_success: Annotated[
         NonNegativeInt, field_metadata("The number of attempts that fail before the turn succeeds.")
     ] = 0
     failure_throws: Annotated[
-        bool, field_metadata("Fail with HTTP 500, whatever `failure_status` is.")
+        bool, field_metadata("Fail with HTTP 500, regardless of `failure_status`.")
     ] = False
     failure_status: Annotated[
         str,
@@ -275,7 +278,9 @@ class ScenarioTurn(ScenarioStruct, frozen=True):
     ] = {}
     chunks: Annotated[
         ChunkSpec | None,
-        field_metadata("How this response is streamed (default: as set for the scenario)."),
+        field_metadata(
+            "How this response is split into chunks (default: `chunks` of the scenario)."
+        ),
     ] = None
     pace: PaceText = ""
     faults: Annotated[
@@ -288,7 +293,9 @@ class ValueCondition(ScenarioStruct, frozen=True):
 
     equals: Annotated[Any, field_metadata("The expected value, of any JSON type.")] = UNSET
     matches: Annotated[str, field_metadata("A regular expression that the value must match.")] = ""
-    exists: Annotated[bool | UnsetType, field_metadata("Whether the value must exist.")] = UNSET
+    exists: Annotated[
+        bool | UnsetType, field_metadata("Whether the value must exist (true) or must not (false).")
+    ] = UNSET
 
 
 class ScenarioMatch(ScenarioStruct, frozen=True):
@@ -305,7 +312,10 @@ class ScenarioMatch(ScenarioStruct, frozen=True):
     user: Annotated[str, field_metadata("A regular expression for the latest user text.")] = ""
     system: Annotated[str, field_metadata("A regular expression for the system prompt.")] = ""
     tool_results: Annotated[
-        bool | UnsetType, field_metadata("Whether the request must end with tool results.")
+        bool | UnsetType,
+        field_metadata(
+            "Whether the request must end with tool results (true) or must not (false)."
+        ),
     ] = UNSET
     turn: TurnNumber | UnsetType = UNSET
     json: Annotated[
@@ -339,7 +349,7 @@ class MockSpec(ScenarioStruct, frozen=True):
     reply: Annotated[str | UnsetType, field_metadata("The text of every response.")] = UNSET
     replies: Annotated[
         tuple[str | MockReply, ...] | UnsetType,
-        field_metadata("Replies in order; a request after the last reply fails."),
+        field_metadata("The replies, in order; requests after the last reply fail."),
     ] = UNSET
     thinking_ms: Annotated[
         MillisecondsOrRange | UnsetType,
@@ -371,12 +381,12 @@ class Scenario(ScenarioStruct, frozen=True):
     ] = ()
     match: Annotated[
         ScenarioMatch | None,
-        field_metadata("Conditions for requests that do not name the scenario."),
+        field_metadata("Conditions that select the scenario if the request does not name one."),
     ] = None
     expect_signature: Annotated[
         bool | None,
         field_metadata(
-            "Whether earlier reasoning needs a signature (default: depends on the dialect)."
+            "Whether reasoning in earlier messages needs a signature (default: by dialect)."
         ),
     ] = None
     templates: Annotated[
@@ -384,7 +394,7 @@ class Scenario(ScenarioStruct, frozen=True):
     ] = False
     chunks: Annotated[
         ChunkSpec | None,
-        field_metadata("How responses are streamed (default: one chunk per text)."),
+        field_metadata("How responses are split into chunks (default: one chunk per text)."),
     ] = None
     pace: PaceText = ""
     faults: Annotated[

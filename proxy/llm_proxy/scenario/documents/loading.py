@@ -81,7 +81,7 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
         elif isinstance(node.value, list):
             checker.check_and_normalize(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
         else:
-            message = "a scenario must be an object with id, description and turns"
+            message = "expected a scenario: an object with id, description and turns"
             checker.add_mistake(node.mark, ROOT_PATH, message)
     mistakes = _sorted_mistakes(composer, checker)
     warnings = checker.warnings
@@ -114,7 +114,7 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
         if first is not scenario:
             problem = f"duplicate scenario id {quote_text(scenario.value.id)}"
             duplicates.append((scenario, first, problem))
-    duplicates += [(mock, mocks[0], "only one mock is allowed") for mock in mocks[1:]]
+    duplicates += [(mock, mocks[0], "duplicate mock") for mock in mocks[1:]]
     for located, first, problem in duplicates:
         where = f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
         message = f"{problem}; the first one is at {where}"
@@ -147,7 +147,7 @@ def parse_struct(
     documents, path_prefix = composer.documents, ROOT_PATH
     hint = "expected one object such as {reply: Hello}"
     if list_field:
-        hint = f"expected one list, or an object with the list '{list_field}'"
+        hint = f"expected a list, or an object whose field '{list_field}' is a list"
         if len(documents) == 1 and isinstance(documents[0].value, list):
             named_list = documents[0]._replace(name=list_field)
             documents = [Node({list_field: named_list}, named_list.mark)]

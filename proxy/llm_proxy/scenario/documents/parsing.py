@@ -83,7 +83,7 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
     ),
     r"block mapping.*(expected key|but found)": (
         "this line does not continue the object that starts at line {line}; check the indentation, "
-        "and quotes within quoted text"
+        "and escape quotes within quoted text"
     ),
     r"unknown escape character": (
         "unknown escape in double quotes; write \\\\ for a backslash, or use single quotes"
@@ -92,15 +92,16 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
         "incomplete escape; write the character itself, or \\U and eight hexadecimal digits"
     ),
     r"could not find expected ':'": (
-        "missing colon and space after the name that starts here, or the text above is not indented"
+        "missing colon and space after the key that starts here, or the text above is not indented"
     ),
     r"sequence entries are not allowed": (
-        "the list starts on the same line as its name; put each - on a separate line"
+        "the list starts on the same line as its key; put each - on a separate line"
     ),
     r"incompatible YAML document": "unsupported YAML version; use 1.1 or 1.2",
     r"undefined tag handle": "undefined tag; put text that starts with ! in quotes",
     r"expected '?<document start>": (
-        "this line does not continue the object above; start all its names in the same column"
+        "this line is not part of the object above; to continue that object, indent all its keys "
+        "to the same column"
     ),
     r"comment or( a)? line break": (
         "unexpected text after | or >; start the text on the next line"
@@ -154,7 +155,7 @@ class NodeComposer(YamlComposer[Node]):
     """Composes the documents of a file; collects mistakes."""
 
     max_size = MAX_VALUES
-    too_large_message = f"the file has more than {MAX_VALUES:,} values; split the file"
+    too_large_message = f"the file contains more than {MAX_VALUES:,} values; split the file"
 
     def __init__(self, file: str) -> None:
         super().__init__()
@@ -197,7 +198,7 @@ class NodeComposer(YamlComposer[Node]):
                 self.too_large_marks.add(start_mark(event))
         if isinstance(value, str) and _SURROGATE.search(value):
             message = (
-                "this escape is half of a surrogate pair; write the character itself, or both "
+                "this escape is only half of a surrogate pair; write the character itself, or both "
                 "halves"
             )
             self._add_mistake(event, message)
@@ -210,10 +211,10 @@ class NodeComposer(YamlComposer[Node]):
         """The name in a node; None, and a mistake, for an invalid or repeated one."""
         name = value.value
         if isinstance(name, list | dict):
-            message = "a field name must be text, got a list or an object"
+            message = "expected text as the field name, got a list or an object"
         elif not isinstance(name, str):
             shown_value = value.source_text or "nothing"
-            message = f"a field name must be text, got {shown_value}; put the name in quotes"
+            message = f"expected text as the field name, got {shown_value}; put the name in quotes"
         elif name == "<<" and isinstance(event, ScalarEvent) and event.implicit[0]:
             message = "merge keys (<<) are not supported; copy the fields here"
         elif name in members:
@@ -327,7 +328,7 @@ def _plain_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
             break
     if "cannot start any token" in complaint:
         character = text.split("\n")[line][column : column + 1]
-        message = f"text that starts with {character} must be in quotes"
+        message = f"this text starts with {character}; put the text in quotes"
         if character == "\t":
             message = "a tab is used for indentation; use spaces"
     is_incomplete = "<document start>" in complaint
@@ -381,7 +382,7 @@ class _JsonReader:
                 if found is None:
                     self.raise_unreadable("missing value")
                 if found[0][0].isidentifier() and found[0] not in _JSON_WORDS:
-                    self.raise_unreadable(f"{found[0]} must be in double quotes")
+                    self.raise_unreadable(f"missing double quotes around {found[0]}")
                 yield self._scalar(found[0], found.end(), is_quoted=False)
 
     def raise_unreadable(self, message: str, index: int | None = None) -> NoReturn:
@@ -399,10 +400,10 @@ class _JsonReader:
         while (character := self.skip_space()) != closing:
             if closing == "}":
                 if character != '"':
-                    self.raise_unreadable("missing name in double quotes, or missing }")
+                    self.raise_unreadable("missing key in double quotes, or missing }")
                 yield self._read_string()
                 if self.skip_space() != ":":
-                    self.raise_unreadable("missing colon after the name")
+                    self.raise_unreadable("missing colon after the key")
                 self.index += 1
             yield from self.read_value()
             separator = self.skip_space()

@@ -90,7 +90,7 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
     except SchemaTooExpensive as error:
         path, reason = "$", str(error)
     except RecursionError:
-        path, reason = "$", "the schemas are nested too deeply"
+        path, reason = "$", "the schema is nested too deeply"
     else:
         if isinstance(value, dict):
             return value | dict(fixed_fields)
@@ -131,7 +131,7 @@ class _ValueMaker:
         Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
         if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
-            raise NoValueFound("the schemas are nested too deeply", path)
+            raise NoValueFound("the schema is nested too deeply", path)
         needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(object_fields(schema))
         tries = _MAX_TRIES if needs_validation else 1
         errors: list[NoValueFound] = []
@@ -259,7 +259,8 @@ class _ValueMaker:
                     break
         if len(properties) < min_properties:
             raise NoValueFound(
-                f"{min_properties} properties are required, but too few names can be generated"
+                f"{min_properties} properties are required, but too few property names can be "
+                "generated"
             )
         return properties
 
@@ -271,7 +272,7 @@ class _ValueMaker:
         self._budget.spend(10 + len(property_path) // 20)
         fields = alternative.keywords
         if not self._root_schema.is_valid(name, fields.get("propertyNames", True)):
-            raise NoValueFound("propertyNames does not allow this name", property_path)
+            raise NoValueFound("propertyNames does not allow this property name", property_path)
         return self.make_at_path(
             property_schema(name, fields), property_path, alternative.visited_refs
         )
@@ -314,7 +315,7 @@ class _ValueMaker:
             item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
             if not is_unique or not contains_json(items, item, self._budget):
                 return item
-        raise NoValueFound("too few different items can be generated (uniqueItems)", path)
+        raise NoValueFound("too few distinct items can be generated (uniqueItems)", path)
 
 
 def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) -> tuple[int, int]:
@@ -327,7 +328,7 @@ def _count_bounds(fields: Fields, keyword_suffix: str, required_count: int = 0) 
     least = max(min_count, required_count)
     if max_count is not None and max_count < least:
         raise NoValueFound(
-            f"the schema requires at least {least} and at most {max_count} {keyword_suffix.lower()}"
+            f"the schema requires at least {least} but at most {max_count} {keyword_suffix.lower()}"
         )
     if min_count > _MAX_VALUES:
         raise SchemaTooExpensive(_TOO_MANY_MESSAGE)

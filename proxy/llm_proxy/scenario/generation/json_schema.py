@@ -152,7 +152,7 @@ class RootSchema:
         if schema is True:
             return True
         if depth > _MAX_DEPTH:
-            raise NoValueFound("the schemas are nested too deeply")
+            raise NoValueFound("the schema is nested too deeply")
         self.budget.spend(2)
         fields = normalize_schema(schema, self.budget)
         subschemas = get_items(fields, "allOf")

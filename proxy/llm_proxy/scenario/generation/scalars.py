@@ -460,7 +460,7 @@ def make_text(fields: Fields, seed: str, budget: SchemaBudget) -> str:
         raise ValueError(f"the required text of {min_chars} characters is too long")
     if max_chars is not None and max_chars < min_chars:
         raise ValueError(
-            f"the schema requires at least {min_chars} and at most {max_chars} characters"
+            f"the schema requires at least {min_chars} but at most {max_chars} characters"
         )
     if pattern := get_string(fields, "pattern"):
         return make_matching_text(pattern, min_chars, max_chars, seed, budget)
