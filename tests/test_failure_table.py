@@ -41,9 +41,7 @@ def test_the_reference_summarises_the_table(mode: str) -> None:
         "`ollama`": ("ollama",),
     }
     table = failure_table.parse_table(PAGE)
-    summary = REFERENCE.split("The official Python SDKs raise the following exceptions")[1].split(
-        "## "
-    )[0]
+    summary = REFERENCE.split("The official Python SDKs raise these exceptions")[1].split("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in summary.splitlines() if line[:2] == "| "]
 
     assert rows[0] == ["failure", *columns_by_heading]
