@@ -78,7 +78,7 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
         "Answer in German: Wie heißt die Hauptstadt von Österreich?", stream=True,
     )  # fmt: skip
     yield chat_request(
-        "Emoji (four bytes each)", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24
+        "Emoji (four UTF-8 bytes each)", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24
     )
     yield from conversation_requests()
     yield from tool_requests()
@@ -100,17 +100,17 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
     )
     yield ExampleRequest("The list of models (GET)", "/v1/models")
     yield chat_request(
-        "HTTP 400: a temperature that is not a number",
+        "HTTP 400: the temperature is not a number",
         "Hi.",
         expected_status=400,
         temperature="hot",
     )
     yield chat_request(
-        "HTTP 400 for a streaming request: a prompt longer than the context window",
+        "HTTP 400 for a streaming request: the prompt is longer than the context window",
         "sea " * 1200, expected_status=400, stream=True,
     )  # fmt: skip
     yield ExampleRequest(
-        "HTTP 501: a server that does not support embeddings",
+        "HTTP 501: the server does not support embeddings",
         "/v1/embeddings",
         {"model": MODEL_NAME, "input": "hello"},
         expected_status=501,
@@ -132,7 +132,7 @@ def tool_requests() -> Generator[ExampleRequest, bytes, None]:
     """A tool call, and a request with its result."""
     prompt = "What is the weather in London?"
     body = yield chat_request(
-        "A tool call with its arguments in fragments", prompt,
+        "A tool call whose arguments are streamed in fragments", prompt,
         stream=True, tools=[WEATHER_TOOL], tool_choice="required",
     )  # fmt: skip
     calls = [call for delta in chat_deltas(body) for call in delta.get("tool_calls", ())]
@@ -140,7 +140,7 @@ def tool_requests() -> Generator[ExampleRequest, bytes, None]:
     function = {"name": calls[0]["function"]["name"], "arguments": arguments}
     call = {"id": calls[0]["id"], "type": "function", "function": function}
     yield chat_request(
-        "A tool result, and the response to it", prompt,
+        "A request with a tool result, and its response", prompt,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": "18 °C, light rain"},
         stream=True, tools=[WEATHER_TOOL],

@@ -103,7 +103,9 @@ def test_an_invalid_session_name_is_not_suggested_as_a_folder(
 
 def test_a_dialect_that_is_a_path_is_only_quoted() -> None:
     [complaint] = complaints(msgspec.structs.replace(VALID_META, dialect="../x; reboot"))
-    assert complaint.startswith("the dialect '../x; reboot' is unknown to this version; ")
+    assert complaint.startswith(
+        "the dialect '../x; reboot' is not supported by this version of llm-proxy; "
+    )
 
 
 def test_a_very_long_name_is_cut() -> None:

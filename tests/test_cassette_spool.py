@@ -111,7 +111,8 @@ def test_everything_before_a_tear_comes_back() -> None:
 def test_a_spool_without_its_opening_is_refused() -> None:
     for length in range(len(OPENING)):
         with pytest.raises(
-            CassetteError, match=r"^some\.jsonl: the spool is truncated: it ends before the request"
+            CassetteError,
+            match=r"^some\.jsonl: the spool file is truncated: it ends before the request",
         ):
             parse(SPOOL[:length])
 
@@ -150,7 +151,9 @@ def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> No
 
 
 def test_nothing_may_follow_the_end() -> None:
-    with pytest.raises(CassetteError, match="the spool has lines after its end line"):
+    with pytest.raises(
+        CassetteError, match='the spool file is damaged: lines follow the "end" line'
+    ):
         tuple(parse(SPOOL + encode_line(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
 
 

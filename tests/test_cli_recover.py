@@ -225,7 +225,10 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
 @each_row(
     ("content", "reason"),
     [
-        (lambda spool_parts: b"\x00" * 40, "the spool is truncated: it ends before the request"),
+        (
+            lambda spool_parts: b"\x00" * 40,
+            "the spool file is truncated: it ends before the request",
+        ),
         (lambda spool_parts: b"{}\n{}\n{}\n{}\n", "line 1: invalid spool line: "),
         (
             lambda spool_parts: spool_parts[0] + b'{"response":1}\n' + spool_parts[1],
@@ -235,7 +238,7 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
             lambda spool_parts: (
                 spool_parts[0] + spool_parts[1] + b"garbage\n" + spool_parts[1][-60:]
             ),
-            "line 7: invalid JSON: the spool is damaged",
+            "line 7: the spool file is damaged: invalid JSON",
         ),
         (
             lambda spool_parts: spool_parts[0] + spool_parts[1] + b'{"read":1,"x":1}\n',

@@ -57,17 +57,16 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 @each_row(
     ("old", "new", "line", "reason"),
     [
-        ('"lo"', '"la"', 7, "the SHA-256 of the messages does not match the end line"),
-        ('"bytes":131', '"bytes":130', 7, ("the messages have 131 bytes, but the end line "
-         "states 130")),
-        ('"at":40,', '"at":10,', 5, "a read starts at 10.0 ms"),
-        ('"at":20,', '"at":20,"x":1,', 4, "wrong fields: a message needs exactly one of data"),
+        ('"lo"', '"la"', 7, 'the SHA-256 hash of the messages does not match "sha256"'),
+        ('"bytes":131', '"bytes":130', 7, 'the messages have 131 bytes in total, but "bytes" in the last line is 130'),
+        ('"at":40,', '"at":10,', 5, 'the time 10.0 ms in "at" is earlier than the previous read'),
+        ('"at":20,', '"at":20,"x":1,', 4, "wrong fields: a message needs exactly one of"),
         ('"status":200', '"status":"200"', 3, "response.status: expected an integer, got a string"),
         ('"method":', '"Method":', 2, "request.Method is an unknown field"),
-        ('{"cassette":1', '{"cassette":2', 1, "cassette format 2 is newer"),
+        ('{"cassette":1', '{"cassette":2', 1, "cassette format 2 is not supported"),
         ('{"cassette":1', '{"cassette":x', 1, "invalid JSON"),
         (f'"key":"{KEY[:4]}', '"key":"0000', 1, "the key starts with 0000"),
-        ('"content":"hi"', '"content":"ho"', 1, "the stored request has the key"),
+        ('"content":"hi"', '"content":"ho"', 1, "the key of the stored request is"),
         ('"dialect":"openai-chat"', '"dialect":"telex"', 1, "the dialect 'telex' is unknown"),
         ('"session":"default"', '"session":"bob"', 1, "the session in line 1 is bob, but"),
     ],
@@ -189,8 +188,8 @@ async def test_json_lists_the_problems(tmp_path: Path) -> None:
                 "file": NAME,
                 "line": 6,
                 "reason": (
-                    "the SHA-256 of the messages does not match the end line; the file was edited "
-                    "or damaged"
+                    'the SHA-256 hash of the messages does not match "sha256" in the last line; '
+                    "the file was edited or damaged"
                 ),
             }
         ],

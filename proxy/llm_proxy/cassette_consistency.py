@@ -33,24 +33,24 @@ def consistency_problems(
     if meta.dialect not in known:
         quoted_dialect = printable_excerpt(repr(meta.dialect), 60)
         yield (
-            f"the dialect {quoted_dialect} is unknown to this version; upgrade llm-proxy, or "
-            f"{_RECORD_AGAIN}"
+            f"the dialect {quoted_dialect} is not supported by this version of llm-proxy; upgrade "
+            f"llm-proxy, or {_RECORD_AGAIN}"
         )
     if key_prefix is not None and key_prefix != meta.key[:16]:
         yield (
-            f"the key starts with {meta.key[:16]}, but the file name with {key_prefix}; "
+            f"the key starts with {meta.key[:16]}, but the file name starts with {key_prefix}; "
             f"rename the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _recomputed_key(cassette)
     if key not in {None, meta.key} and not was_redacted_after_keying(cassette.request):
         yield (
-            f"the stored request has the key {str(key)[:16]}…, but line 1 states "
+            f'the key of the stored request is {str(key)[:16]}…, but "key" in line 1 is '
             f"{meta.key[:16]}…; {_RECORD_AGAIN}"
         )
     if meta.key_rules_version > KEY_RULES_VERSION:
         yield (
-            f"key rules version {meta.key_rules_version} is newer than this llm-proxy supports (up "
-            f"to {KEY_RULES_VERSION}); upgrade llm-proxy"
+            f"key rules version {meta.key_rules_version} is not supported by this version of "
+            f"llm-proxy (newest supported: {KEY_RULES_VERSION}); upgrade llm-proxy"
         )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
         if not is_valid_name(name):

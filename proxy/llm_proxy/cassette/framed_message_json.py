@@ -109,7 +109,7 @@ def _frame_from_json_fields(headers: dict[str, Any], payload: dict[str, Any]) ->
     """The frame with these headers and the payload fields of `_payload_to_json_fields`."""
     pairs = [(name, value) for name, value in headers.items() if isinstance(value, str)]
     if len(pairs) != len(headers):
-        raise ValueError("a frame header has a value that is not text")
+        raise ValueError('a header value in "frame" is not a string')
     match payload:
         case {"chunk": chunk, **padding} if not padding or _is_padding(padding):
             event = b64encode(_dump_json(chunk)).decode("ascii")
@@ -132,8 +132,9 @@ def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
             return b64decode(encoded, validate=True)
         case _:
             raise ValueError(
-                "wrong fields: a message needs exactly one of data (with an optional event), line, "
-                "json, text or base64; a frame needs exactly one of json, chunk, text or base64"
+                "wrong fields: a message needs exactly one of the fields data, line, json, text "
+                "and base64 (event is allowed only with data); a frame needs exactly one of the fields "
+                "json, chunk, text and base64"
             )
 
 

@@ -111,8 +111,8 @@ def migrate_lines(file: str, lines: Lines) -> Lines:
         raise CassetteTooNew(
             file,
             1,
-            f"cassette format {version} is newer than this llm-proxy supports (up to "
-            f"{FORMAT_VERSION}); the file was written by "
+            f"cassette format {version} is not supported by this version of llm-proxy (newest "
+            f"supported format: {FORMAT_VERSION}); the file was written by "
             f"{printable_excerpt(str(lines[0].get('tool', 'a newer version')), 60)}; upgrade "
             "llm-proxy",
         )
@@ -189,19 +189,19 @@ class _CassetteParser:
         if len(body) != end.size_bytes:
             raise self._error(
                 last_number,
-                f"the messages have {len(body):,} bytes, but the end line states "
+                f'the messages have {len(body):,} bytes in total, but "bytes" in the last line is '
                 f"{end.size_bytes:,}",
             )
         if sha256_hex(body) != end.sha256:
             raise self._error(
                 last_number,
-                "the SHA-256 of the messages does not match the end line; the file was edited or "
-                "damaged",
+                'the SHA-256 hash of the messages does not match "sha256" in the last line; the '
+                "file was edited or damaged",
             )
         if end.at_ms < (starts[-1][1] if starts else head.at_ms):
             raise self._error(
                 last_number,
-                f"the response ends at {end.at_ms} ms, before its last read or its head",
+                f"the response ends at {end.at_ms} ms, but its head or last read arrived later",
             )
         codec = framing.codec_name_for_body(head.codec, body)
         if codec != head.codec:  # stored by a version that relied on the content type alone
@@ -230,8 +230,8 @@ class _CassetteParser:
         if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS_STATUSES):
             raise self._error(
                 3,
-                f"framing is {head.framing!r}, but a {head.status} response to {method} has no "
-                "body",
+                f"framing is {head.framing!r}, but a {head.status} response to {method} cannot "
+                "have a body",
             )
 
     def _parse_messages(
@@ -246,7 +246,9 @@ class _CassetteParser:
             message = self._decode(number, decode_message, fields)
             read_starts = self._parse_read_starts(number, at, len(message), earliest_ms)
             if message and not starts and (not read_starts or read_starts[0][0] != 0):
-                raise self._error(number, 'the first byte of the body has no time in "at"')
+                raise self._error(
+                    number, '"at" does not state when the first byte of the body arrived'
+                )
             starts += [(position + offset, ms) for offset, ms in read_starts]
             earliest_ms = read_starts[-1][1] if read_starts else earliest_ms
             messages.append(message)
@@ -271,14 +273,14 @@ class _CassetteParser:
             if not previous_offset < offset < size:
                 raise self._error(
                     number,
-                    f"a read starts at byte {offset}, which is out of order or past the end of "
-                    "the message",
+                    f'the byte offset {offset} in "at" is out of order or past the end of the '
+                    "message",
                 )
             if not earliest_ms <= ms <= MAX_OFFSET_MS:
                 raise self._error(
                     number,
-                    f"a read starts at {ms} ms, which is before the previous read or the "
-                    "response head, or after 6 hours",
+                    f'the time {ms} ms in "at" is earlier than the previous read or the response '
+                    "head, or exceeds 6 hours",
                 )
             previous_offset, earliest_ms = offset, ms
         return read_starts

@@ -130,7 +130,7 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
         line = _convert_line(file, next(whole_lines), RequestLine)
     except StopIteration:
         raise CassetteError(
-            file, None, "the spool is truncated: it ends before the request"
+            file, None, "the spool file is truncated: it ends before the request"
         ) from None
     try:
         request = line.to_stored_request()
@@ -190,7 +190,7 @@ def _parse_whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_NumberedL
         try:
             yield number, orjson.loads(line)
         except ValueError:
-            raise CassetteError(file, number, "invalid JSON: the spool is damaged") from None
+            raise CassetteError(file, number, "the spool file is damaged: invalid JSON") from None
 
 
 def _convert_line(file: str, line: _NumberedLine, line_type: type[T]) -> T:
@@ -207,7 +207,9 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
     end: SpoolEnd | None = None
     for line in lines:
         if end is not None:
-            raise CassetteError(file, line[0], "the spool has lines after its end line")
+            raise CassetteError(
+                file, line[0], 'the spool file is damaged: lines follow the "end" line'
+            )
         if isinstance(line[1], dict) and "end" in line[1]:
             end = _convert_line(file, line, SpoolEnd)
             continue
@@ -215,7 +217,9 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
         try:
             piece = b64decode(spool_read_line.base64, validate=True)
         except ValueError:
-            raise CassetteError(file, line[0], "invalid spool line: invalid base64") from None
+            raise CassetteError(
+                file, line[0], "the spool file is damaged: invalid base64"
+            ) from None
         if data and not spool_read_line.rest:
             yield Read(at_ms, data)
             data = b""

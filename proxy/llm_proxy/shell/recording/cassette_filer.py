@@ -134,8 +134,8 @@ class CassetteFiler:
                 ) from None
             except OSError as error:
                 raise SpoolError(
-                    f"cannot write {self._library.root}: {error.strerror}; the recording is kept "
-                    f"in {path}; run llm-proxy recover --cassettes "
+                    f"cannot write a cassette to {self._library.root}: {error.strerror}; the "
+                    f"recording is kept in {path}; to convert it, run llm-proxy recover --cassettes "
                     f"{shell_quoted_path(self._library.root)} --spool "
                     f"{shell_quoted_path(path.parent)}"
                 ) from None
@@ -283,8 +283,9 @@ class CassetteFiler:
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
             log.warning(
-                "another process added %s during this run, so that take is kept in addition to the "
-                "new takes; give each recording process its own session or --cassettes folder",
+                "another process added the take %s during this run, so this run does not replace "
+                "it; to keep takes separate, give each recording process its own --session or "
+                "--cassettes folder",
                 path,
             )
         return is_foreign
