@@ -44,7 +44,7 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
             msgspec.structs.replace(VALID_META, dialect="telex"),
             REQUEST,
             NO_LOCATION,
-            "the dialect 'telex' is unknown",
+            "the dialect 'telex' is not supported",
         ),
         (
             VALID_META,
@@ -56,13 +56,13 @@ def test_a_cassette_in_its_place_has_no_defects(place: tuple[str | None, str | N
             VALID_META,
             replace(REQUEST, path="/v1/other"),
             NO_LOCATION,
-            "the stored request has the key",
+            "the key of the stored request is",
         ),
         (
             msgspec.structs.replace(VALID_META, provider="groq"),
             REQUEST,
             NO_LOCATION,
-            "the stored request has the key",
+            "the key of the stored request is",
         ),
         (
             msgspec.structs.replace(VALID_META, key_rules_version=KEY_RULES_VERSION + 1),

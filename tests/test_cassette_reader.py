@@ -379,13 +379,19 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(edit_response("at", -1), 3, "at", id="a head before the request"),
         pytest.param(edit_response("at", 1e12), 3, "at", id="a head in thirty years"),
         pytest.param(
-            edit_response("at", 20.5), 4, "before the previous read", id="a read before the head"
+            edit_response("at", 20.5),
+            4,
+            "earlier than the previous read",
+            id="a read before the head",
         ),
         pytest.param(
-            edit_line(GOOD, 6, "at", to=33.0), 6, "before the previous read", id="times go back"
+            edit_line(GOOD, 6, "at", to=33.0),
+            6,
+            "earlier than the previous read",
+            id="times go back",
         ),
         pytest.param(
-            edit_line(GOOD, 6, "at", to=1e9), 6, "after 6 hours", id="a read in eleven days"
+            edit_line(GOOD, 6, "at", to=1e9), 6, "exceeds 6 hours", id="a read in eleven days"
         ),
         pytest.param(
             edit_line(GOOD, 6, "at", to=True), 6, "at: expected", id="a time that is true"
@@ -485,7 +491,7 @@ def test_a_newer_format_is_refused_with_the_version_that_is_needed(tool: Any) ->
         content = edit_line(edit_meta("cassette", number), 1, "tool", to=tool)
         for read in (parse_cassette, parse_cassette_opening):
             with pytest.raises(
-                CassetteTooNew, match=rf"format {number} is newer.*; upgrade"
+                CassetteTooNew, match=rf"format {number} is not supported.*; upgrade"
             ) as caught:
                 read(FILE_NAME, content)
             assert caught.value.line == 1

@@ -274,7 +274,7 @@ async def test_a_library_that_cannot_be_written_keeps_the_spool(tmp_path: Path) 
     result = await run_recover(tmp_path)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "cannot write cassettes: " in result.stderr
+    assert "cannot write a cassette to cassettes: " in result.stderr
     assert path.exists()
 
 

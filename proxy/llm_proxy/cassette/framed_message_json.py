@@ -133,8 +133,8 @@ def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
         case _:
             raise ValueError(
                 "wrong fields: a message needs exactly one of the fields data, line, json, text "
-                "and base64 (event is allowed only with data); a frame needs exactly one of the fields "
-                "json, chunk, text and base64"
+                "and base64 (event is allowed only with data); a frame needs exactly one of the "
+                "fields json, chunk, text and base64"
             )
 
 

@@ -130,12 +130,13 @@ class CassetteFiler:
                 )
             except CassetteError as error:
                 raise SpoolError(
-                    f"cannot convert the recording {path} to a cassette: {error}"
+                    f"cannot convert the spool file {path} to a cassette: {error}"
                 ) from None
             except OSError as error:
                 raise SpoolError(
                     f"cannot write a cassette to {self._library.root}: {error.strerror}; the "
-                    f"recording is kept in {path}; to convert it, run llm-proxy recover --cassettes "
+                    f"recording is kept in {path}; to convert it, run llm-proxy recover "
+                    f"--cassettes "
                     f"{shell_quoted_path(self._library.root)} --spool "
                     f"{shell_quoted_path(path.parent)}"
                 ) from None
