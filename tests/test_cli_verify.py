@@ -67,7 +67,7 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         ('{"cassette":1', '{"cassette":x', 1, "invalid JSON"),
         (f'"key":"{KEY[:4]}', '"key":"0000', 1, "the key starts with 0000"),
         ('"content":"hi"', '"content":"ho"', 1, "the key of the stored request is"),
-        ('"dialect":"openai-chat"', '"dialect":"telex"', 1, "the dialect 'telex' is unknown"),
+        ('"dialect":"openai-chat"', '"dialect":"telex"', 1, "the dialect 'telex' is not supported"),
         ('"session":"default"', '"session":"bob"', 1, "the session in line 1 is bob, but"),
     ],
     ids=[
