@@ -520,7 +520,8 @@ SKIPS: Final[Mapping[tuple[str, str], str]] = {
     (
         "bad-tool-call,how=json",
         "ndjson",
-    ): "ollama stores tool arguments as an object, not as JSON text",
+    ): "how=json does not apply to this response: ollama sends tool arguments as an object, "
+    "not as a JSON string",
     ("content-filter", "ndjson"): _OLLAMA_NO_FINISH,
 }
 """Skip reasons that depend on the response itself, by fault and framing."""
@@ -546,9 +547,9 @@ def expected_skip_reason(source: ModeName, framing_name: str, rule: FaultRule) -
         isinstance(location, AfterEvents) and location.event_count > 0
     )
     if is_whole_body and needs_messages:
-        return "the body has no events"
+        return "the body contains no events"
     if isinstance(location, AtFraction) and not is_whole_body and source in LIVE_SOURCES:
-        return "fraction= requires a body with a known length"
+        return "fraction= requires a known body length"
     return SKIPS.get((rule.text, framing_name), SKIPS.get((kind.name, framing_name), ""))
 
 

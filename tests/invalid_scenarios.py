@@ -148,7 +148,10 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
                 "'nth'?"
             ),
             '9:9: $.turns[0].faults[2]: expected text or an object, got the number 7; write "7"',
-            "10:9: $.turns[0].faults[3]: 'for' must be text, a number or a boolean",
+            (
+                "10:9: $.turns[0].faults[3]: the value of 'for' must be a string, a "
+                "number or a boolean"
+            ),
             (
                 "11:9: $.turns[0].faults[4]: the fault 'refuse' cannot be used in a "
                 "scenario; use --fault or PUT /_proxy/faults"

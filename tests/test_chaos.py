@@ -135,7 +135,7 @@ async def test_the_table_lists_each_fault_its_outcome_and_the_verdict(tmp_path: 
     ]  # fmt: skip
     assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
     assert "warning truncated-accepted" in result.stdout
-    assert "not injected: the body had" in result.stdout
+    assert "not injected: the body contained" in result.stdout
     assert "Advice: check that each response is complete" in result.stdout
     assert result.last_error_line == (
         "llm-proxy: 2 faults tried: 1 passed, 1 not injected; 1 fault not handled"

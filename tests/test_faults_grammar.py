@@ -128,9 +128,9 @@ _NAMES: Final = ", ".join(sorted(FAULT_KINDS))
 _TERM_HINT: Final = "write name=value, and put a value that contains a comma in double quotes"
 ERRORS_BY_TEXT: Final[dict[str, str]] = {
     # names
-    "": "fault '': the fault name is missing; write it first, as in reset,after=3",
+    "": "fault '': the fault name is missing; begin the rule with it, as in reset,after=3",
     ",after=3": (
-        "fault ',after=3': the fault name is missing; write it first, as in reset,after=3"
+        "fault ',after=3': the fault name is missing; begin the rule with it, as in reset,after=3"
     ),
     "rset": "fault 'rset': unknown fault 'rset'; did you mean 'reset'?",
     "xyzzy": f"fault 'xyzzy': unknown fault 'xyzzy'; known: {_NAMES}",
@@ -223,19 +223,19 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "'openai-chat'?"
     ),
     "reset,model=*a*b*c*d*e*f*g*h*": (
-        "fault 'reset,model=*a*b*c*d*e*f*g*h*': model= has more than 8 asterisks"
+        "fault 'reset,model=*a*b*c*d*e*f*g*h*': the value of model= contains more than 8 asterisks"
     ),
     "reset,model=": (
-        "fault 'reset,model=': model= is empty; set a name, or a pattern such as gpt-4*"
+        "fault 'reset,model=': model= is empty; set a value, or a pattern such as model=gpt-4*"
     ),
     "reset,stream=maybe": "fault 'reset,stream=maybe': stream=maybe is not true or false",
     "drop,after=1,stream=false": (
-        "fault 'drop,after=1,stream=false': drop is injected between the events of a stream; "
+        "fault 'drop,after=1,stream=false': this drop rule applies only to streams; "
         "remove stream=false"
     ),
     "reset,after=1,stream=false": (
-        "fault 'reset,after=1,stream=false': reset is injected between the events of a "
-        "stream; remove stream=false"
+        "fault 'reset,after=1,stream=false': this reset rule applies only to streams; "
+        "remove stream=false"
     ),
     "refuse,window=1s,model=m": (
         "fault 'refuse,window=1s,model=m': refuse affects all clients; remove model="
@@ -271,10 +271,13 @@ MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
         {"fault": "reset,after=3"},
         "the fault name is missing; add it, as in {fault: reset, after: 3}",
     ),
-    ({"fault": None}, "'fault' must be text, a number or a boolean"),
-    ({"fault": "reset", "after": [3]}, "'after' must be text, a number or a boolean"),
+    ({"fault": None}, "the value of 'fault' must be a string, a number or a boolean"),
+    (
+        {"fault": "reset", "after": [3]},
+        "the value of 'after' must be a string, a number or a boolean",
+    ),
     ({"fault": "reset", "after=1,x": 3}, "'after=1,x' is not a valid term name"),
-    ({"fault": "reset", "after": 10**5000}, "'after' is larger than 9007199254740992"),
+    ({"fault": "reset", "after": 10**5000}, "the value of 'after' is larger than 9007199254740992"),
     ({"fault": "reset", 3: 3}, "'3' is not a valid term name"),
 ]
 
@@ -292,7 +295,7 @@ def test_long_text_and_control_characters_do_not_reach_a_terminal() -> None:
     assert re.fullmatch(r"[ -~]+", str(error.value))
     with pytest.raises(UsageError, match="longer than 2000 characters"):
         parse_rule("reset,session=" + "a" * 2000)
-    with pytest.raises(UsageError, match="session= is longer than 200 characters"):
+    with pytest.raises(UsageError, match="the value of session= is longer than 200 characters"):
         parse_rule("reset,session=" + "a" * 201)
 
 

@@ -38,7 +38,7 @@ CUTS = st.lists(st.integers(0, 4000), max_size=20)
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 COMMENT = b": keep-alive\n\n"
-STREAM_FALSE_ERROR = "is injected between the events of a stream; remove stream=false"
+STREAM_FALSE_ERROR = "rule applies only to streams; remove stream=false"
 
 
 def streaming_request(framing: str) -> Request:
@@ -148,7 +148,10 @@ def test_swapped_messages_are_sent_when_the_later_one_was_due() -> None:
 def test_the_last_message_cannot_be_reordered() -> None:
     request = turn_request()
     last = len(encoded_response(request).framed_messages) - 1
-    assert skip_reason(request, f"reorder,after={last}") == "only one event followed the location"
+    assert (
+        skip_reason(request, f"reorder,after={last}")
+        == "only one event followed the fault's location"
+    )
 
 
 def test_the_end_of_an_array_stays_where_it_is() -> None:
@@ -275,7 +278,7 @@ def test_a_timed_stall_sends_keep_alives_between_messages() -> None:
 @each_row(
     ("dialect", "reason"),
     [
-        ("gemini", "gemini has no keep-alive event for this response"),
+        ("gemini", "gemini has no keep-alive event for this response format"),
         ("ollama", "stall-keepalive does not apply to a body in the format ndjson"),
         ("bedrock", "stall-keepalive does not apply to a body in the format eventstream"),
     ],
@@ -291,7 +294,7 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     whole = b"".join(response.framed_messages)
     burst = response_burst(response, split_at(whole, [len(response.framed_messages[0]) + 9]))
     actions, injection = apply_faults(request, burst, f"{name},ms=25")
-    assert injection.records[0].skipped == "the location is in the middle of an event"
+    assert injection.records[0].skipped == "the fault's location is in the middle of an event"
     assert sent_body(actions) == whole
 
 
@@ -299,10 +302,10 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     ("rule", "reason"),
     [
         ("stall-keepalive,interval=9ms", "interval= must be at least 10ms"),
-        ("stall-keepalive,interval=10ms,for=2h", "for= must be at most 100000 times the interval"),
+        ("stall-keepalive,interval=10ms,for=2h", "for= must be at most 100000 times interval="),
         ("half-event,bytes=9", "half-event does not support bytes=; use after= or at="),
         ("stall-keepalive,stream=false", None),
-        ("duplicate,count=0", "count= must be from 1 to 10000"),
+        ("duplicate,count=0", "count= must be between 1 and 10000"),
         ("duplicate,stream=false", None),
         ("half-event,stream=false", None),
         ("reorder,stream=false", None),
@@ -311,7 +314,7 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
 )  # fmt: skip
 def test_a_meaningless_rule_is_refused(rule: str, reason: str | None) -> None:
     name = rule.partition(",")[0]
-    reason = reason or f"{name} {STREAM_FALSE_ERROR}"
+    reason = reason or f"this {name} {STREAM_FALSE_ERROR}"
     with pytest.raises(UsageError) as error:
         parse_rule(rule)
     assert str(error.value) == f"fault '{rule}': {reason}"

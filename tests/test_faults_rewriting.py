@@ -94,7 +94,10 @@ def test_a_time_location_is_between_the_actions_due_before_and_after_it(
     rewrite = apply_faults_live if is_live else apply_faults
     actions, injection = rewrite(request, burst, f"reset,ms={ms}")
     if ms >= 10 * (len(response.framed_messages) + 1):
-        assert injection.records[0].skipped == f"the response ended before {ms} ms"
+        assert (
+            injection.records[0].skipped
+            == f"the response ended before the fault's location ms={ms}"
+        )
         assert tuple(actions) == burst
         return
     arrived = [
@@ -119,7 +122,7 @@ def test_a_fraction_of_a_live_stream_is_skipped() -> None:
     response = encoded_response(request)
     actions, injection = apply_faults_live(request, response_burst(response), "reset,fraction=25%")
     assert tuple(actions) == response_burst(response)
-    assert injection.records[0].skipped == ("fraction= requires a body with a known length")
+    assert injection.records[0].skipped == ("fraction= requires a known body length")
 
 
 def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
@@ -131,7 +134,7 @@ def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
     assert injection.records == (
         FaultRecord(
             "stall,after=99", "stall", FaultEffect.STALLED,
-            skipped=f"the body had only {count} events",
+            skipped=f"the body contained only {count} events",
         ),
     )  # fmt: skip
 
@@ -212,7 +215,7 @@ def test_rules_that_are_too_expensive_together_raise(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count - 1)
     with pytest.raises(
         RewritingTooExpensive,
-        match="the fault rules change too many writes of one response, or add too many bytes",
+        match="the fault rules change too many writes of the response, or add too many bytes to it",
     ):
         apply_faults(request, burst, *rules)
 

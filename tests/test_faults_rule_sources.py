@@ -167,8 +167,8 @@ HEADER_ERRORS: Final = {
     "counts": (
         ["reset,nth=2"],
         (
-            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault applies to one "
-            "request; remove nth, first, every, times, per and window"
+            "fault 'reset,nth=2': rules in the header x-llm-proxy-fault apply to a single "
+            "request; remove nth=, first=, every=, times=, per= and window="
         ),
     ),
     "is no matter of a request": (
@@ -237,7 +237,7 @@ async def test_rules_are_put_and_deleted_while_the_proxy_runs(tmp_path: Path) ->
         ({"faults": ["rset"]}, "fault 'rset': unknown fault 'rset'; did you mean 'reset'?"),
         (
             {"faults": [7]},
-            "a fault must be text such as reset,after=3, or a mapping with a fault name",
+            "each rule must be a string such as reset,after=3, or a mapping with the key fault",
         ),
         (
             {"faults": RESET_RULE},

@@ -64,7 +64,7 @@ def test_a_response_that_has_not_begun_is_left_unchanged(rule: str) -> None:
         actions, injection = rewrite(request, burst, rule)
         assert tuple(actions) == burst
         assert [final_record.skipped for final_record in injection.finalize_records()] == [
-            "the response had not begun"
+            "the fault was due before the response began"
         ]
 
 
@@ -84,8 +84,8 @@ GZIP_PIECES = tuple(
         ),
         ("error-event,ms=1s", "the body is compressed with gzip"),
         ("stall-keepalive,after=1", "the body is compressed with gzip"),
-        ("reset,after=1", "the body has no events"),
-        ("truncate,at=done", "the body has no events"),
+        ("reset,after=1", "the body contains no events"),
+        ("truncate,at=done", "the body contains no events"),
         ("reset,bytes=15", ""),
         ("slice,size=3", ""),
     ],
@@ -108,7 +108,9 @@ def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
         request, response_burst(response), rule.format(len(response.framed_messages))
     )
     assert actions == response_burst(response)
-    assert [record.skipped for record in injection.records] == ["nothing followed the location"]
+    assert [record.skipped for record in injection.records] == [
+        "nothing followed the fault's location"
+    ]
 
 
 def test_a_later_rule_sees_the_output_of_earlier_rules() -> None:

@@ -440,7 +440,10 @@ def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -
     actions, injection = apply_faults(request, response_burst(response), "bad-tool-call")
     if dialect not in TEXT_ARGUMENT_DIALECTS:
         assert actions == response_burst(response)
-        reason = f"{dialect} stores tool arguments as an object, not as JSON text"
+        reason = (
+            f"how=json does not apply to this response: {dialect} sends tool arguments as an "
+            "object, not as a JSON string"
+        )
         assert injection.records[0].skipped == reason
         return
     _, turn = decode_sent(request, response, actions)

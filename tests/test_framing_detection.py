@@ -232,4 +232,4 @@ async def test_a_fault_at_events_has_no_meaning_in_a_document_whatever_its_label
             [[injected]] = [entry.faults for entry in record_proxy.journal.entries]
 
     assert response.body == document
-    assert injected.skipped == "the body has no events"
+    assert injected.skipped == "the body contains no events"

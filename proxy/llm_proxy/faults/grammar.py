@@ -97,7 +97,7 @@ def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
     for spec in specs:
         if not isinstance(spec, str | Mapping):
             raise UsageError(
-                "a fault must be text such as reset,after=3, or a mapping with a fault name"
+                "each rule must be a string such as reset,after=3, or a mapping with the key fault"
             )
         rules.append(parse_rule(spec))
     return tuple(rules)
@@ -146,9 +146,7 @@ def _parse_rule_text(text: str) -> FaultRule:
         isinstance(location, AfterEvents | AtEvent) and location != AfterEvents(0)
     )
     if selector.streams is False and needs_messages:
-        raise UsageError(
-            f"{kind.name} is injected between the events of a stream; remove stream=false"
-        )
+        raise UsageError(f"this {kind.name} rule applies only to streams; remove stream=false")
     return replace(rule, location=location, trigger=trigger, selector=selector)
 
 
@@ -197,11 +195,11 @@ def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
     streams = patterns.pop("stream", None)
     for name, pattern in patterns.items():
         if not pattern:
-            raise UsageError(f"{name}= is empty; set a name, or a pattern such as gpt-4*")
+            raise UsageError(f"{name}= is empty; set a value, or a pattern such as model=gpt-4*")
         if len(pattern) > _MAX_PATTERN_CHARS:
-            raise UsageError(f"{name}= is longer than {_MAX_PATTERN_CHARS} characters")
+            raise UsageError(f"the value of {name}= is longer than {_MAX_PATTERN_CHARS} characters")
         if pattern.count("*") > _MAX_STARS:
-            raise UsageError(f"{name}= has more than {_MAX_STARS} asterisks")
+            raise UsageError(f"the value of {name}= contains more than {_MAX_STARS} asterisks")
     if "dialect" in patterns:
         pattern = patterns["dialect"]
         dialect_names = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
@@ -234,7 +232,7 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise UsageError("the fault name is missing; write it first, as in reset,after=3")
+        raise UsageError("the fault name is missing; begin the rule with it, as in reset,after=3")
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
@@ -263,11 +261,13 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
             case bool():
                 values[str(key)] = str(value).lower()
             case int() if abs(value) > _MAX_INTEGER:
-                raise UsageError(f"'{shown_key}' is larger than {_MAX_INTEGER}")
+                raise UsageError(f"the value of '{shown_key}' is larger than {_MAX_INTEGER}")
             case str() | int() | float():
                 values[str(key)] = str(value)
             case _:
-                raise UsageError(f"'{shown_key}' must be text, a number or a boolean")
+                raise UsageError(
+                    f"the value of '{shown_key}' must be a string, a number or a boolean"
+                )
     fault_name = values.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(fault_name)) is None:
         raise UsageError("the fault name is missing; add it, as in {fault: reset, after: 3}")

@@ -136,7 +136,7 @@ class StreamPosition:
     def require_head(self) -> ResponseHead:
         """The head.  Raises `FaultNotApplicable` before the head."""
         if self.head is None:
-            raise FaultNotApplicable("the response had not begun")
+            raise FaultNotApplicable("the fault was due before the response began")
         return self.head
 
 

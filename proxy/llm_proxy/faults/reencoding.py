@@ -98,7 +98,7 @@ def inject_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn])
     """
     decoded_request = position.context.decoded_request
     if position.sent_message_prefix:
-        raise FaultNotApplicable("the location is in the middle of an event")
+        raise FaultNotApplicable("the fault's location is in the middle of an event")
     so_far = decode_turns(position, position.sent_messages)
     if not so_far:
         if decoded_request.dialect.decode_request(decoded_request.request) is None:
@@ -140,7 +140,7 @@ def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectRes
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
     if response.codec_name != position.codec:
-        raise FaultNotApplicable("the response is not in the format that the request asked for")
+        raise FaultNotApplicable("the response does not have the format that the request asks for")
     return response
 
 

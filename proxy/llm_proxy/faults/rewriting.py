@@ -234,13 +234,13 @@ class RuleRewriter:
             return output
         match self._location:
             case AfterEvents():
-                reason = f"the body had only {count_with_noun(len(body.messages), 'event')}"
+                reason = f"the body contained only {count_with_noun(len(body.messages), 'event')}"
             case AfterBytes():
-                reason = f"the body had only {count_with_noun(body.fed_bytes, 'byte')}"
+                reason = f"the body contained only {count_with_noun(body.fed_bytes, 'byte')}"
             case AtEvent(type=event_type):
-                reason = f"the body had no event of type {event_type}"
+                reason = f"the body contained no event of type {event_type}"
             case AtTime(ms):
-                reason = f"the response ended before {ms:g} ms"
+                reason = f"the response ended before the fault's location ms={ms:g}"
             case _:
                 reason = "there was no response"
         return output + self._skip(reason)
@@ -328,10 +328,10 @@ class RuleRewriter:
                 return AfterBytes(1 if total_bytes is None else total_bytes // 2)
             case AtFraction(share):
                 if total_bytes is None:
-                    raise FaultNotApplicable("fraction= requires a body with a known length")
+                    raise FaultNotApplicable("fraction= requires a known body length")
                 return AfterBytes(round(total_bytes * share))
             case AfterEvents() | AtEvent() if location != AfterEvents(0) and not is_stream:
-                raise FaultNotApplicable("the body has no events")
+                raise FaultNotApplicable("the body contains no events")
             case _:
                 return location
 
@@ -384,11 +384,11 @@ class RuleRewriter:
             return []
         if mechanism.taken_message_count and not available_count:
             return self._skip(
-                "no event followed the location" if body.fed_bytes else "the body is empty"
+                "no event followed the fault's location" if body.fed_bytes else "the body is empty"
             )
         is_at_end = self._head is not None and body.released_bytes == self.total_bytes
         if mechanism.only_truncates and is_at_end:
-            return self._skip("nothing followed the location")
+            return self._skip("nothing followed the fault's location")
         position, taken_actions = self._take_messages(mechanism.taken_message_count)
         try:
             injected = mechanism.make_injected_actions(position)
@@ -457,7 +457,7 @@ class RewritingTooExpensive(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the fault rules change too many writes of one response, or add too many bytes"
+            "the fault rules change too many writes of the response, or add too many bytes to it"
         )
 
 

@@ -1,9 +1,9 @@
-"""`bad-encoding`: the head declares `gzip`, but the body is not compressed.
+"""`bad-encoding`: `Content-Encoding` is `gzip`, but the body is not compressed.
 
     content-encoding: gzip  event 1  event 2  …
     ├───────────────────────┼────────┼────────┼──
 
-If the body is already compressed with gzip, the head declares `deflate`.
+If the body is already compressed with gzip, `Content-Encoding` is `deflate`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ r"""`bad-tool-call`: the response contains a tool call that cannot be executed.
     how=name      {"name":"get_weather_v2","arguments":"{\"city\":\"Rome\"}"}
     how=missing   {"name":"get_weather","arguments":"{}"}
 
-Only the first tool call of the response changes. If the response has no tool call, its text is
-replaced with a call to the first offered tool. The request must offer tools. `how=json` does not
-apply to Gemini, Ollama, or non-streaming responses of Anthropic and Bedrock.
+Only the response's first tool call is changed. If the response has no tool call, its text is
+replaced with a call to the request's first tool. Requests without tools are not supported.
+`how=json` does not apply to Gemini, Ollama, or non-streaming responses of Anthropic and Bedrock.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def _bad_tool_call(how: str) -> Mechanism:
                 reencoding.to_representable_turn(position, replace(turn, parts=(invalid_call,)))
             except FaultNotApplicable:
                 raise FaultNotApplicable(
-                    f"{position.context.decoded_request.dialect.name} stores tool arguments as an "
-                    "object, not as JSON text"
+                    "how=json does not apply to this response: "
+                    f"{position.context.decoded_request.dialect.name} sends tool arguments as an "
+                    "object, not as a JSON string"
                 ) from None
 
     def replace_call(position: StreamPosition) -> InjectedActions:

@@ -2,7 +2,7 @@ r"""`bad-utf8`: the text contains a byte that is invalid in UTF-8.
 
     {"content":"Hello"}     becomes     {"content":"Hello\xff"}
 
-The byte is inserted into the model's output or, without output, into the event's last string.
+The byte is inserted into the event's model output, or else into its last string.
 """
 
 from __future__ import annotations

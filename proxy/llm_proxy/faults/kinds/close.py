@@ -3,8 +3,8 @@
     head  event 1  event 2  FIN
     ├─────┼────────┼────────┤
 
-If the body has no other end marker, the connection is reset instead. Without a location, the
-connection is closed before any response.
+If the response has neither a `Content-Length` nor chunks, the connection is reset instead. Without
+a location, the connection is closed before the response.
 """
 
 from __future__ import annotations

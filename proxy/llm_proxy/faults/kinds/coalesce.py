@@ -3,8 +3,8 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-Without `events=`, the rest of the body is sent when its last byte is due, as a buffering gateway
-does.
+Without `events=`, the rest of the body is sent when its last event is due, as by a buffering
+gateway.
 """
 
 from __future__ import annotations
@@ -73,9 +73,13 @@ class _CoalesceTransform(ActionTransform):
 KIND = FaultKind(
     "coalesce",
     FaultEffect.SLOWED,
-    "many events in one write",
+    "several events sent in one write",
     lambda events=None: Transform(lambda position: _CoalesceTransform(events, position)),
-    {"events": FaultArgument(unit_parsers.parse_positive_count, "events per write; default: all")},
+    {
+        "events": FaultArgument(
+            unit_parsers.parse_positive_count, "number of events per write; default: all"
+        )
+    },
     allowed_locations=ALL_LOCATIONS,
     example="coalesce,after=1",
 )

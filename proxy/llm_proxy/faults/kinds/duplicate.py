@@ -32,7 +32,7 @@ _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024
 
 def _duplicate(count: int) -> Mechanism:
     if not 1 <= count <= _MAX_COPIES:
-        raise UsageError(f"count= must be from 1 to {_MAX_COPIES}")
+        raise UsageError(f"count= must be between 1 and {_MAX_COPIES}")
 
     def repeat_message(position: StreamPosition) -> list[bytes]:
         if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:

@@ -3,8 +3,8 @@
     HTTP/1.1 200 OK  event 1  event 2  event: error …
     ├────────────────┼────────┼────────┼─────────────┤
 
-The error uses the provider's format, such as `{"error": …}` or `response.failed`, and ends the
-stream.
+The stream ends with an error in the provider's format, such as `{"error": …}` or
+`response.failed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KIND = FaultKind(
             "error message",
             "The server had an error while processing your request.",
         ),
-        "type": FaultArgument(str, "error type; default: the provider's"),
+        "type": FaultArgument(str, "error type; default: the provider's type"),
     },
     allowed_locations=MESSAGE_LOCATIONS | {"ms"},
     allowed_codecs=STREAM_CODECS,

@@ -3,7 +3,7 @@
     head  event 1  eve  0␍␊␍␊
     ├─────┼────────┼───┤
 
-The proxy sends the first half of the next event's bytes, even if that splits a character.
+Only half of the next event's bytes are sent, even if this splits a multi-byte character.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     ............  head  event 1  event 2  …
     │    by=   ├──┼─────┼────────┼────────
 
-The delay applies to the whole response, or everything after the location.
+Without a location, the delay applies to the whole response.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _parse_duration(text: str) -> DurationDistribution:
 
 DELAY_ARGUMENT: Final = FaultArgument(
     _parse_duration,
-    "a fixed delay such as 300ms, or a random one such as 100..300ms",
+    "fixed delay such as 300ms, or random delay such as 100..300ms",
     is_required=True,
 )
 """The argument `by`: how long something is delayed."""

@@ -2,7 +2,7 @@
 
     data: {"id":"a","choices":[…]}     becomes     data: {"id":"a","ch
 
-The framing stays valid, and all other events are unchanged.
+The event framing and all other events are unchanged.
 """
 
 from __future__ import annotations

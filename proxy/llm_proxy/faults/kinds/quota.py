@@ -1,15 +1,15 @@
-"""`quota`: requests beyond a request or token limit are rejected.
+"""`quota`: requests that exceed a request or token limit are rejected.
 
     request 1   request 2   request 3             request 4
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
-The first request of a session starts a window. The first request after its end starts the next
-window. Responses within the quota contain the provider's rate limit headers. Requests beyond the
-quota receive HTTP 429, and are not counted.
+Each session has its own quota. The first request starts a window; the first request after this
+window starts the next one. Responses contain the provider's rate limit headers. Requests that
+exceed the quota are rejected with HTTP 429, and are not counted.
 
-Request tokens are estimated: one token per four characters. Response tokens are taken from the
-response. Each session has its own quota.
+Request tokens are estimated at one per four characters. Response tokens are those that the response
+reports.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ KIND = FaultKind(
     {
         "requests": FaultArgument(unit_parsers.parse_positive_count, "requests per window"),
         "tokens": FaultArgument(unit_parsers.parse_positive_count, "tokens per window"),
-        "window": FaultArgument(unit_parsers.parse_duration_ms, "length of the window", "60s"),
+        "window": FaultArgument(unit_parsers.parse_duration_ms, "duration of the window", "60s"),
     },
     scope="rule",
     example="quota,requests=1,window=1s",

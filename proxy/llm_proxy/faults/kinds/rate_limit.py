@@ -3,7 +3,7 @@
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
 
-The message, rate limit headers and the retry delay (default: one second) use the provider's format.
+The message, rate limit headers and retry delay (default: one second) use the provider's format.
 """
 
 from __future__ import annotations

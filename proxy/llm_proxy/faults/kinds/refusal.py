@@ -4,8 +4,8 @@
     ├──────────────────────────────────────┼────────┼─────┤
 
 A refusal in the provider's format replaces the response: a refusal part (OpenAI), `stop_reason:
-refusal` (Anthropic), `SAFETY` (Gemini) or plain text (Ollama). The identifier, model, usage and
-timing are unchanged.
+refusal` (Anthropic), `SAFETY` (Gemini) or plain text (Ollama). The response's id, model,
+usage and timing are unchanged.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     SYN  RST
     ├────X      connection refused
 
-The proxy closes its listening socket for all clients, and resets open connections on their next
+The proxy closes its listening socket for all clients. Open connections are reset on their next
 request. The journal does not contain refused connections.
 """
 

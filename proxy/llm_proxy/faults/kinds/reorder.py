@@ -3,7 +3,7 @@
     event 1  event 3  event 2  event 4  …
     ├────────┼────────┼────────┼────────┼──
 
-Both events are sent when the later one is due.
+Both events are sent when the second event was due.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def taken_in_order(position: StreamPosition, order: Sequence[int]) -> list[bytes
 
 def _swap_messages(position: StreamPosition) -> list[bytes]:
     if len(position.taken_messages) < 2:  # a swap needs two
-        raise FaultNotApplicable("only one event followed the location")
+        raise FaultNotApplicable("only one event followed the fault's location")
     return taken_in_order(position, (1, 0))
 
 

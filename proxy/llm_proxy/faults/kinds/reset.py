@@ -21,7 +21,7 @@ from llm_proxy.faults.kind import (
 
 
 def connection_abort(abort: Abort) -> OneShot:
-    """The mechanism that aborts the connection; without a location, before any response."""
+    """The mechanism that aborts the connection; without a location, before the response."""
     return OneShot(
         lambda _: InjectedActions((abort,), ends_response=True),
         without_location=ReplaceResponse(lambda _: (abort,), FaultEffect.DISCONNECTED),

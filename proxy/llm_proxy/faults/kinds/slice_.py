@@ -3,7 +3,7 @@
     head  e v e n t ␣ 1 …
     ├─────┼─┼─┼─┼─┼─┼─┼─┼──
 
-The bytes are unchanged, but a write can end within an event or character.
+The bytes are unchanged, but a write can end within an event or a multi-byte character.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _SliceTransform(ActionTransform):
 KIND = FaultKind(
     "slice",
     FaultEffect.SLOWED,
-    "a body in small writes",
+    "a body sent in small writes",
     _slice,
     {
         "size": FaultArgument(unit_parsers.parse_size_bytes, "bytes per write", is_required=True),

@@ -3,7 +3,7 @@
 head  event 1  ............................  event 2  …
 ├─────┼────────┤          silence            ├────────┼──
 
-Without `for=`, the proxy closes the connection after the `--silence` time.
+Without `for=`, the proxy closes the connection after the time set by `--silence`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KIND = FaultKind(
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "length of the pause; by default, the response does not continue",
+            "duration of the pause; by default, the response never continues",
         )
     },
     allowed_locations=ALL_LOCATIONS,

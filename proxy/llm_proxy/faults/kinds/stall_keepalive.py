@@ -3,9 +3,9 @@
     head  event 1  ....  ping  ....  ping  ....  ping  ....  event 2  …
     ├─────┼────────┤      ├───────────┼───────────┤           ├────────┼──
 
-Keep-alive events reset a read timeout, so only a deadline for the whole response ends the request.
+Keep-alive events restart the client's read timeout, but not a timeout for the whole response.
 Gemini, Bedrock and NDJSON have no keep-alive events. Without `for=`, the proxy closes the
-connection after the `--silence` time.
+connection after the time set by `--silence`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ def _stall_keepalive(interval: float, for_: float | None = None) -> Mechanism:
     if interval < _MIN_INTERVAL_MS:
         raise UsageError(f"interval= must be at least {_MIN_INTERVAL_MS:g}ms")
     if (for_ or 0) / interval > _MAX_KEEP_ALIVES:
-        raise UsageError(f"for= must be at most {_MAX_KEEP_ALIVES} times the interval")
+        raise UsageError(f"for= must be at most {_MAX_KEEP_ALIVES} times interval=")
 
     def send_keep_alives(position: StreamPosition) -> InjectedActions:
         position.require_head()
         context, dialect = position.context, position.context.decoded_request.dialect
         keep_alive = dialect.keep_alive_message(position.codec)
         if not keep_alive:
-            raise FaultNotApplicable(f"{dialect.name} has no keep-alive event for this response")
+            raise FaultNotApplicable(
+                f"{dialect.name} has no keep-alive event for this response format"
+            )
         if position.sent_message_prefix:
-            raise FaultNotApplicable("the location is in the middle of an event")
+            raise FaultNotApplicable("the fault's location is in the middle of an event")
         duration_ms = context.max_silence_ms if for_ is None else for_
         actions: list[Action] = []
         for number in range(1, min(int(duration_ms / interval), _MAX_KEEP_ALIVES) + 1):
@@ -71,7 +73,7 @@ KIND = FaultKind(
         ),
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "length of the pause; by default, the response does not continue",
+            "duration of the pause; by default, the response never continues",
         ),
     },
     allowed_locations=MESSAGE_LOCATIONS | {"ms"},

@@ -3,7 +3,7 @@
     HTTP/1.1 503 …  {"error": …}
     ├───────────────────────────┤
 
-The body has the provider's error format.
+The body uses the provider's error format.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KIND = FaultKind(
     lambda **values: ReplaceResponse(lambda context: http_error_response(context, **values)),
     {
         "code": FaultArgument(_parse_status, "HTTP status from 400 to 599", is_required=True),
-        "message": FaultArgument(str, "error message; default: the provider's"),
-        "type": FaultArgument(str, "error type; default: the provider's"),
+        "message": FaultArgument(str, "error message; default: the provider's message"),
+        "type": FaultArgument(str, "error type; default: the provider's type"),
         **RETRY_ARGUMENTS,
     },
     example="status,code=503",

@@ -1,4 +1,4 @@
-"""`wrong-length`: the body has fewer bytes than the head declares.
+"""`wrong-length`: the body is shorter than its `Content-Length`.
 
 content-length: 1100  {"id": … }  FIN
 ├─────────────────────┼──────────┤
@@ -41,7 +41,7 @@ class _ContentLengthTransform(HeadTransform):
 KIND = FaultKind(
     "wrong-length",
     FaultEffect.CUT,
-    "fewer bytes than declared",
+    "a body shorter than its Content-Length",
     _wrong_length,
     {"by": FaultArgument(unit_parsers.parse_size_bytes, "number of missing bytes", "100")},
     allowed_framings=frozenset(("length",)),

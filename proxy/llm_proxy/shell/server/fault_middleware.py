@@ -125,8 +125,8 @@ class FaultMiddleware:
                 )
             elif rule.trigger != Trigger(probability=rule.trigger.probability):
                 reason = (
-                    f"a rule in the header {FAULT_HEADER} applies to one request; remove nth, "
-                    "first, every, times, per and window"
+                    f"rules in the header {FAULT_HEADER} apply to a single request; remove nth=, "
+                    "first=, every=, times=, per= and window="
                 )
             if reason:
                 rule_text = printable_excerpt(rule.text, _MAX_LOGGED_CHARS)
