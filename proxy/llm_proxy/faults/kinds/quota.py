@@ -8,8 +8,8 @@ Each session has its own quota. The first request starts a window; the first req
 window starts the next one. Responses contain the provider's rate limit headers. Requests that
 exceed the quota are rejected with HTTP 429, and are not counted.
 
-Request tokens are estimated at one per four characters. Response tokens are those that the response
-reports.
+The tokens of requests, and of responses that report no usage, are estimated at one per four
+characters.
 """
 
 from __future__ import annotations
