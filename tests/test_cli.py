@@ -161,7 +161,7 @@ class TestChildProcess:
         has_upstream = "--upstream" in arguments
         reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY"]
         warning = "llm-proxy: warning: the command sent no request to llm-proxy"
-        keys = f"; API key variables that are not set: {', '.join(reported)}" if reported else ""
+        keys = f"; these API key variables are not set: {', '.join(reported)}" if reported else ""
         assert [line for line in result.stderr.splitlines() if "no request" in line] == (
             [warning + ("" if has_upstream else keys)] if may_go_live else []
         )
@@ -202,7 +202,9 @@ class TestChildProcess:
             "auto", *no_network, *options, "--", "sh", "-c", f"{client} a 0; {client} b 0",
             folder=tmp_path, env={"OPENAI_API_KEY": key},
         )  # fmt: skip
-        warning = "llm-proxy: warning: OPENAI_API_KEY is not set; openai will respond with 401"
+        warning = (
+            "llm-proxy: warning: OPENAI_API_KEY is not set; openai will respond with status 401"
+        )
         assert result.stdout.count('"type":"upstream_failed"') == 2
         assert [line for line in result.stderr.splitlines() if "is not set" in line] == (
             [warning] if is_reported else []
@@ -880,7 +882,8 @@ class TestModes:
                 "auto", "--upstream", f"default={provider.url}", *_client_command("hi"),
                 folder=tmp_path, env={"CI": "true"},
             )  # fmt: skip
-        assert "CI is set, so auto only replays and does not record" in result.stderr
+        message = "the environment variable CI is set, so auto replays and does not record"
+        assert message in result.stderr
         assert "cassette_not_found" in result.stdout
         assert provider.requests == []
         assert not (tmp_path / "cassettes").exists()

@@ -288,7 +288,7 @@ async def test_files_of_other_rules_are_counted(tmp_path: Path, command: str) ->
     without_rules = await run_command(command, folder=tmp_path)
     with_rules = await run_command(command, *UUIDS, folder=tmp_path)
 
-    message = "2 cassettes recorded with other --normalise rules; run llm-proxy rekey to apply"
+    message = "2 cassettes recorded with different --normalise rules; run llm-proxy rekey to apply"
     assert message not in without_rules.stdout + without_rules.stderr
     assert message in with_rules.stdout + with_rules.stderr
     assert with_rules.exit_code == without_rules.exit_code

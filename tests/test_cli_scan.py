@@ -53,7 +53,7 @@ async def test_each_secret_is_a_line_without_its_value_and_the_advice_follows(
     assert result.stderr.splitlines() == [
         "llm-proxy: 2 files scanned, 2 secrets found in 2 files",
         f"llm-proxy: to remove secrets from cassettes, run llm-proxy scrub --write {path}",
-        "llm-proxy: revoke each secret that others may have seen",
+        "llm-proxy: revoke each secret that other people may have seen",
     ]
     library_result = await run_command("scan", folder=tmp_path)
     assert library_result.stderr.splitlines()[1] == (
@@ -62,7 +62,7 @@ async def test_each_secret_is_a_line_without_its_value_and_the_advice_follows(
     other_result = await run_command("scan", "notes.txt", folder=tmp_path)
     assert other_result.stderr.splitlines() == [
         "llm-proxy: 1 file scanned, 1 secret found in 1 file",
-        "llm-proxy: revoke each secret that others may have seen",
+        "llm-proxy: revoke each secret that other people may have seen",
     ]
 
 

@@ -74,7 +74,10 @@ async def test_a_scrubbed_cassette_answers_its_request(tmp_path: Path) -> None:
     )
     assert result.stderr.splitlines() == [
         "llm-proxy: 1 cassette scrubbed",
-        "llm-proxy: revoke each secret that others may have seen, for example in the git history",
+        (
+            "llm-proxy: revoke each secret that other people may have seen, "
+            "for example in the git history"
+        ),
     ]
     assert not path.exists()
     assert new_path.stat().st_mode & 0o777 == 0o644

@@ -336,7 +336,7 @@ class TestCassetteNames:
             (["abc"], "no cassettes in ./cassettes; record one with llm-proxy record"),
             (["."], "is a folder; run llm-proxy ls --cassettes . to list"),
             ([], "missing argument CASSETTE; "),
-            (["abc", "--body", "--json"], "exclude each other"),
+            (["abc", "--body", "--json"], "cannot be combined"),
         ],
         ids=["empty library", "folder", "nothing", "two forms"],
     )

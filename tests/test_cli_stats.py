@@ -67,7 +67,7 @@ async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
     assert ["DIALECT", "CASSETTES", "SIZE"] in rows
     assert ["MODEL", "CASSETTES", "SIZE"] in rows
     assert "takes: 2 keys with 1 take" in result.stdout
-    assert "1 cassette recorded with other --normalise rules" in result.stdout
+    assert "1 cassette recorded with different --normalise rules" in result.stdout
     assert result.last_error_line.startswith("llm-proxy: 2 cassettes in ./cassettes, ")
 
 

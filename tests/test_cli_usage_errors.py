@@ -51,8 +51,8 @@ def usage_error(*arguments: str) -> str:
         ("replay --log-format xml", "--log-format: 'xml' is not one of text, json"),
         ("replay --after-last no", "--after-last: 'no' is not one of repeat, cycle, fail"),
         ("replay --max-body 0", "--max-body: '0' is not an integer of at least 1"),
-        ("record --idle-timeout 0", "--idle-timeout: '0' is not a number of seconds above 0"),
-        ("record --idle-timeout inf", "--idle-timeout: 'inf' is not a number of seconds above 0"),
+        ("record --idle-timeout 0", "--idle-timeout: '0' is not a positive number of seconds"),
+        ("record --idle-timeout inf", "--idle-timeout: 'inf' is not a positive number of seconds"),
         (
             "record --upstream x",
             "--upstream: 'x': expected NAME=URL, such as openai=http://127.0.0.1:8000",
@@ -126,7 +126,7 @@ def test_a_mistake_names_the_place_the_value_and_what_is_right(
         ("LOG_FORMAT", "xml", "'xml' is not one of text, json"),
         ("PACE", "3y", INVALID_PACE),
         ("UPSTREAM", "a=http://b c=d", "c: 'd' is not an http:// or https:// URL"),
-        ("IDLE_TIMEOUT", "nan", "'nan' is not a number of seconds above 0"),
+        ("IDLE_TIMEOUT", "nan", "'nan' is not a positive number of seconds"),
     ],
 )
 def test_a_mistake_in_a_variable_names_the_variable(
@@ -151,7 +151,7 @@ def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
         ('pace = "3y"', f"pace: {INVALID_PACE}"),
         ('log-format = "xml"', "log_format: 'xml' is not one of text, json"),
         ('strict = "maybe"', "strict: 'maybe' is not true or false"),
-        ("idle-timeout = nan", "idle_timeout: 'nan' is not a number of seconds above 0"),
+        ("idle-timeout = nan", "idle_timeout: 'nan' is not a positive number of seconds"),
         ("upstream = 3", "upstream: '3': expected NAME=URL, such as openai=http://127.0.0.1:8000"),
         ('[upstream]\na = "b"', "upstream: a: 'b' is not an http:// or https:// URL"),
         ("prot = 1", "unknown setting 'prot'; did you mean 'port'?"),

@@ -248,7 +248,7 @@ async def test_a_report_summarises_a_run(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "requests  12,345; the figures below cover only the latest 4",
+        "requests  12,345; the figures below cover only the latest 4 requests",
         "sessions  1",
         "sources   live: 4",
         "statuses  200: 3, 429: 1",

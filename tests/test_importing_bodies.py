@@ -502,7 +502,7 @@ UNREADABLE: Final = {
                 "application/x-www-form-urlencoded")),
     "bytes as text": (vcr_recording({}, {"content": "a", "headers": {"Content-Length": "2"}}),
                       ("a body may be incomplete: "
-                       "the recording tool stored only its valid UTF-8 text")),
+                       "the recording tool drops bytes that are not valid UTF-8")),
     "no request of go-vcr": (to_yaml(go_vcr({"content_length": 3}, {})),
                              "the request body was not recorded"),
     "a size of HAR": (to_json(har({}, {"content": {"text": "", "size": 3}})),

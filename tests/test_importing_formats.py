@@ -463,7 +463,7 @@ def test_an_exchange_with_an_object_of_a_program_is_refused_and_the_others_are_n
 ) -> None:
     body, name = """body: '{"model":"gpt-4o","messages":[]}'""", tag.partition(" ")[0]
     spoilt = VCR.replace(body, f"body: {tag}")
-    why = f"line 3: the tag {name} creates an object of a programming language"
+    why = f"line 3: the tag {name} creates a language-specific object"
     why += ", which is not supported"
     assert refusals(spoilt.encode()) == [(1, why)]
     both = VCR.replace("version: 1\n", "") + spoilt.partition("\n")[2].replace("*kind", "x")
@@ -615,7 +615,7 @@ def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None
     assert refusals(data) == [
         (2, "no response was recorded: no route"),
         (3, "unsupported flow type 'tcp'; only HTTP flows can be imported"),
-        (4, "WebSocket flows cannot be imported"),
+        (4, "the flow is a WebSocket connection, which cannot be imported"),
     ]
 
 
@@ -627,9 +627,9 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 @each_row(
     ("data", "beginning"),
     [
-        (STREAM.encode(), "the file has a response without its request"),
-        (b'{"candidates":[]}', "the file has a response without its request"),
-        (b'{"choices":[]}\n{"choices":[]}\n', "the file has a response without its request"),
+        (STREAM.encode(), "the file contains a response without its request"),
+        (b'{"candidates":[]}', "the file contains a response without its request"),
+        (b'{"choices":[]}\n{"choices":[]}\n', "the file contains a response without its request"),
         (b"# Notes\n", "unknown format; supported: "),
         (b"", "unknown format; supported: "),
         (b"version: 1\ninteractions: []\n", "unknown format; supported: "),

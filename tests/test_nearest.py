@@ -209,9 +209,9 @@ async def test_the_end_of_a_run_and_its_report_say_how_many(tmp_path: Path) -> N
     reported = await run_command("report", "run.json", folder=tmp_path)
 
     assert ran.exit_code == 0
-    assert "1 request replayed from the nearest cassette, because none matched" in ran.stderr
+    assert "1 request replayed from the nearest cassette, because no cassette matched" in ran.stderr
     assert (
-        "nearest   1 response replayed from the nearest cassette, because none matched"
+        "nearest   1 response replayed from the nearest cassette, because no cassette matched"
         in reported.stdout
     )
     summary = (tmp_path / "summary.md").read_text()

@@ -216,7 +216,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
         (("--respond", "answers"), "expected MODULE:FUNCTION, such as answers:respond"),
         (("--scenarios", "nowhere"), "no such file or folder: nowhere"),
         (("--on-unknown", "guess"), "'guess' is not one of error, synthesis"),
-        (("--silence", "0"), "'0' is not a number of seconds above 0"),
+        (("--silence", "0"), "'0' is not a positive number of seconds"),
     ],
 )
 async def test_a_mistake_is_reported_before_anything_runs(

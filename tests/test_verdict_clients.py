@@ -283,4 +283,4 @@ async def test_half_an_answer_that_was_used_is_proven_by_the_request_that_holds_
     verdict = await judge(tmp_path, accept_partial_answer, "truncate,after=3,first=1")
     [finding] = verdict["findings"]
     [evidence] = finding["evidence"]
-    assert (evidence["entry"], evidence["reaction"]) == (1, "sent in the history of #2")
+    assert (evidence["entry"], evidence["reaction"]) == (1, "sent in the history of request #2")

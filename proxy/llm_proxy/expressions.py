@@ -32,7 +32,8 @@ def compile_expression(argument: str) -> Any:
         )
     if _BYTE_ESCAPE.search(argument):
         raise UsageError(
-            rf"regex={shown}: \C can match a part of a character; use . or a character class"
+            rf"regex={shown}: \C can match a part of a multi-byte character; use . or a character "
+            r"class"
         )
     options = re2.Options()
     options.log_errors = False  # reported as `UsageError` instead

@@ -92,7 +92,7 @@ def chaos(
     command: tuple[str, ...], *, timeout: float, level: str, survive: bool, as_json: bool,
     **values: Any,
 ) -> None:  # fmt: skip
-    r"""Run a command once for each fault, and report how the command handled it.
+    r"""Run a command once for each fault, and report how the command handled the fault.
 
     The command first runs without faults, and must succeed. Then the command runs once for each
     fault, with the same cassettes. Select faults with --fault or --faults; by default, every kind
@@ -106,8 +106,8 @@ def chaos(
       llm-proxy chaos --json -- npm test > chaos.json
 
     The table shows the outcome of each run, and the findings of llm-proxy verdict. The exit code is
-    1 if a run hangs or there is a finding of --level or above. Nothing is recorded, and the
-    network is not used.
+    1 if a run hangs or there is a finding of --level or above. chaos records nothing and does
+    not use the network.
     """
     if not command:
         raise UsageError("COMMAND is missing; for example: llm-proxy chaos -- pytest tests/")
@@ -166,7 +166,7 @@ def _check_baseline(baseline: FaultTrial) -> None:
     if not baseline.request_count:
         raise LlmProxyError(
             "the command sent no requests to the proxy; check that it uses "
-            "OPENAI_BASE_URL, or the corresponding variable of its provider"
+            "OPENAI_BASE_URL, or the base-URL variable of its provider"
         )
 
 

@@ -87,7 +87,7 @@ def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
 def other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
     return (
-        f"{count_with_noun(count, 'cassette')} recorded with other --normalise rules; run "
+        f"{count_with_noun(count, 'cassette')} recorded with different --normalise rules; run "
         "llm-proxy rekey to apply the current rules"
     )
 
@@ -229,12 +229,12 @@ def filter_options(function: F) -> F:
         filter_option("--session", "of_session", default="", metavar="NAME",
                      help="Only cassettes of this session."),
         filter_option("--model", default="", metavar="TEXT",
-                     help="Only models whose name contains TEXT."),
+                     help="Only cassettes whose model name contains TEXT."),
         filter_option("--dialect", default="", metavar="NAME", help="Only this dialect."),
         filter_option("--provider", default="", metavar="NAME", help="Only this provider."),
         filter_option("--status", metavar="STATUS",
                      type=CheckedTextType("status", _check_status_filter),
-                     help="Only responses with this status: 200, 429, 4xx."),
+                     help="Only cassettes with this status: 200, 429, 4xx."),
         filter_option("--older-than", metavar="AGE", type=ParsedType("age", ages.parse_age),
                      help="Only cassettes older than AGE: 36h, 90d, 12w, 6m, 1y."),
         filter_option("--newer-than", metavar="AGE", type=ParsedType("age", ages.parse_age),

@@ -77,7 +77,7 @@ class SecondsType(_NamedProblemType, click.FloatRange):
     """A duration in seconds: a finite number above 0."""
 
     name = "seconds"
-    problem = "not a number of seconds above 0"
+    problem = "not a positive number of seconds"
 
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
@@ -410,7 +410,9 @@ def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None
         if isinstance(setting, list) and not takes_many:
             raise UsageError(f"{path}: {name}: expected one value, got a list")
         if not all(isinstance(value, str | int | float) for value in values):
-            raise UsageError(f"{path}: {name}: expected text, a number or a list of them")
+            raise UsageError(
+                f"{path}: {name}: expected a string, a number, or a list of strings and numbers"
+            )
         if option.type is PATH_TYPE:
             values = [path.parent / str(value) for value in values]
         texts = list(map(str, values))

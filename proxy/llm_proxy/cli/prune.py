@@ -114,7 +114,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     parts = [f"{verb} {count} in {display.folder_name(library.root)}{size}"]
     if kept_count:
         kept = display.count_with_noun(kept_count, "cassette")
-        parts.append(f"kept {kept} (other takes of the same request do not match)")
+        parts.append(f"kept {kept} (they match, but other takes of the same request do not)")
     if errors:
         unreadable = display.count_with_noun(len(errors), "unreadable file")
         parts.append(f"kept {unreadable} (run llm-proxy verify)")
@@ -148,8 +148,8 @@ def _names_used_by_journals(
         used.update(cassette_names)
     if journals and names and not used:
         raise UsageError(
-            f"--journal: the runs used no cassette in {display.folder_name(root)}, so all would "
-            "be deleted; use the journal of a run that plays the cassettes you need"
+            f"--journal: the runs used no cassette in {display.folder_name(root)}, so prune would "
+            "delete all cassettes; use the journal of a run that plays the cassettes you need"
         )
     return used
 

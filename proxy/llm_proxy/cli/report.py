@@ -137,7 +137,8 @@ def _fault_figures(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
 def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The labels and texts of a report's lines."""
     requests, kept = figures["requests"], figures["kept"]
-    rest = "" if kept == requests else f"; the figures below cover only the latest {kept:,}"
+    latest = count_with_noun(kept, "request")
+    rest = "" if kept == requests else f"; the figures below cover only the latest {latest}"
     yield "requests", f"{requests:,}{rest}"
     if not kept:
         return
@@ -160,7 +161,8 @@ def _report_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "lateness", f"mean {mean}, worst {worst}, over {over}"
     if figures["nearest"]:
         responses = count_with_noun(figures["nearest"], "response")
-        yield "nearest", f"{responses} replayed from the nearest cassette, because none matched"
+        reason = "because no cassette matched"
+        yield "nearest", f"{responses} replayed from the nearest cassette, {reason}"
     for text in miss_lines(figures["misses"]):
         yield ("", text) if text.startswith(" ") else ("miss", text)
     for fault in figures["faults"]:

@@ -157,7 +157,7 @@ def _notes(result: ScanResult, *, is_library: bool) -> Iterator[str]:
             )
             command = "llm-proxy scrub --write" + ("" if is_library else f" {path}")
             yield f"to remove secrets from cassettes, run {command}"
-        yield "revoke each secret that others may have seen"
+        yield "revoke each secret that other people may have seen"
     else:
         yield f"{scanned}, no secrets found"
     if result.older:

@@ -93,7 +93,7 @@ def scrub(
         print_note(_summary_line(len(changes), written=write))
         if write and any(counts for _, counts in changes):
             print_note(
-                "revoke each secret that others may have seen, for example in the git history"
+                "revoke each secret that other people may have seen, for example in the git history"
             )
     raise click.exceptions.Exit(1 if errors or (changes and not write) else 0)
 

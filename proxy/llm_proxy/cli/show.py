@@ -85,7 +85,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     """
     if sum(forms.values()) > 1:
         raise UsageError(
-            "--messages, --body, --review and --json exclude each other; set only one of them"
+            "--messages, --body, --review and --json cannot be combined; set only one of them"
         )
     library = Library(cassettes)
     path = find_cassette_path(library, cassette)

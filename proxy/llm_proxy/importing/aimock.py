@@ -94,7 +94,8 @@ _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     ),
     "context": ImportLoss(
         "context",
-        "context becomes the session; send x-llm-proxy-session instead of X-AIMock-Context",
+        "context becomes the session name; send the header x-llm-proxy-session instead of "
+        "X-AIMock-Context",
     ),
 }
 
@@ -135,7 +136,7 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
 """The meaning of a usage field, or of the details in it, by name."""
-_COSTS: Final = ImportLoss("costs", "of the usage, only the token counts are imported")
+_COSTS: Final = ImportLoss("costs", "only the token counts in usage are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
     "envelope",
     "ids, models, roles and fingerprints of responses are not imported; new ones are generated",
@@ -148,8 +149,8 @@ _RESPONSE_LOSSES: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, _UNKNOWN_F
 """In the order in which they are listed."""
 _ENDLESS_ERROR: Final = ImportLoss(
     "permanent error",
-    "the error is returned a million times, in the format of the request's dialect; after that, "
-    "responses are empty",
+    "the error is returned for the first million requests, in the error format of the requested "
+    "API; later responses are empty",
 )
 _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
     **dict.fromkeys(
@@ -176,7 +177,7 @@ _RECORDED_GAPS: Final = ImportLoss(
     "gaps", "the recorded gaps between chunks are replaced by their mean"
 )
 _NONSTREAM_TIMES: Final = ImportLoss(
-    "stream times", "the times also apply to responses that are not streamed"
+    "stream times", "streamingProfile and recordedTimings also apply to non-streamed responses"
 )
 _CHUNK_COUNTS: Final = ImportLoss(
     "chunks",

@@ -95,7 +95,7 @@ def build_exchange(
     if not isinstance(method, str) or _HTTP_TOKEN.fullmatch(method) is None:
         raise NotImportable("the request has no valid method")
     if method.upper() == "CONNECT":
-        raise NotImportable("CONNECT requests open a tunnel and cannot be imported")
+        raise NotImportable("the request is a CONNECT request, which cannot be imported")
     host, path, query = _split_url(url)
     if recorded_at is None:
         date = header_value(response.headers, "date")
@@ -212,7 +212,7 @@ def body_to_bytes(value: Any) -> bytes:
         case str():
             return value.encode("utf-8", "surrogatepass")
         case _:
-            raise NotImportable("a body is stored as neither text nor bytes")
+            raise NotImportable("a body is neither text nor bytes")
 
 
 def decode_stored_body(value: Any, encoding: Any) -> bytes:

@@ -192,14 +192,14 @@ class _RecordingComposer(YamlComposer[Any]):
 
     max_size = MAX_VALUE_BYTES
     too_large_message = (
-        f"with all aliases resolved, the values take more than {MAX_VALUE_BYTES >> 20} MiB"
+        f"the values exceed {MAX_VALUE_BYTES >> 20} MiB after the aliases are resolved"
     )
 
     def size_of(self, event: NodeEvent) -> int:
         return _NODE_OVERHEAD_BYTES + len(getattr(event, "value", ""))
 
     def alias_error(self, name: str, *, is_recursive: bool) -> str:
-        return f"alias *{printable_excerpt(name, 80)} does not refer to an earlier value"
+        return f"alias *{printable_excerpt(name, 80)} does not refer to an earlier anchor"
 
     def make_scalar(self, event: ScalarEvent) -> Any:
         tag, text = event.tag, event.value
@@ -258,7 +258,7 @@ class _RecordingComposer(YamlComposer[Any]):
         name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
         reason = (
             f"line {start_mark(event).line}: "
-            f"the tag {name} creates an object of a programming language, which is not supported"
+            f"the tag {name} creates a language-specific object, which is not supported"
         )
         if not any(isinstance(step, int) for step in self.path[:_EXCHANGE_LIST_DEPTH]):
             raise UnreadableFile(reason)

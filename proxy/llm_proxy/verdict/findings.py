@@ -112,7 +112,8 @@ def evidence_of_use(
             attempt.number,
             attempt.at_ms,
             describe_received(attempt),
-            f"sent in the history of #{chain.follow_up_by_attempt_number[attempt.number].number}",
+            "sent in the history of request "
+            f"#{chain.follow_up_by_attempt_number[attempt.number].number}",
         )
         for attempt in spoiled
     )
@@ -160,4 +161,4 @@ def _departure_text(attempt: JournalEntry) -> str:
     if attempt.ending == ENDING_CLIENT_GONE:
         return f"disconnected after {duration_text}"
     has_stayed = attempt.first_fault_with_effect(*_ABANDONABLE_EFFECTS) is not None
-    return f"stayed connected to the end ({duration_text})" if has_stayed else ""
+    return f"stayed connected until the end of the response ({duration_text})" if has_stayed else ""

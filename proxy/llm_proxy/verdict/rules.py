@@ -97,8 +97,9 @@ _GAVE_UP: Final = VerdictRule(
     name="gave-up",
     description="does not retry after a transient failure",
     advice=(
-        "keep the retries of the SDK enabled (max_retries), or retry in the application; no SDK "
-        "retries a stream that has begun, so catch its exception, and retry or report the failure"
+        "keep the retries of the SDK enabled (max_retries), or retry in the application; SDKs do "
+        "not retry a stream that has started, so catch the exception, and retry or report the "
+        "failure"
     ),
     applies_to_chain=lambda chain: (
         chain.last_attempt.is_over and any(map(_is_transient, chain.attempts))
@@ -432,7 +433,8 @@ _FAILED_ACCEPTED: Final = VerdictRule(
     description="ignores an error that the provider sends within a response",
     advice=(
         "catch the SDK's exception in the loop that reads the stream (APIError for OpenAI and "
-        "Anthropic), and retry; Cohere's SDK raises none, so check for finish_reason ERROR"
+        "Anthropic), and retry; the Cohere SDK raises no exception, so check for finish_reason "
+        "ERROR"
     ),
     applies_to_chain=lambda chain: any(map(_has_error_event, chain.attempts)),
     judge_chain=_judge_failed_responses,

@@ -106,7 +106,7 @@ def _require_complete_content(body: bytes, headers: Headers) -> bytes:
         is_whole = not body and not content_type
     if not is_whole:
         raise NotImportable(
-            "a body may be incomplete: the recording tool stored only its valid UTF-8 text"
+            "a body may be incomplete: the recording tool drops bytes that are not valid UTF-8"
         )
     return body
 

@@ -111,7 +111,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
             raise NotImportable("the flow has neither a response nor an error")
         raise NotImportable(f"no response was recorded: {_decode_text(error.get('msg'))}")
     if flow.get("websocket"):
-        raise NotImportable("WebSocket flows cannot be imported")
+        raise NotImportable("the flow is a WebSocket connection, which cannot be imported")
     request = fields.require_message(flow, "request", _MESSAGE_FIELDS)
     response = fields.require_message(flow, "response", _MESSAGE_FIELDS)
     if request.get("content") is None or response.get("content") is None:

@@ -248,7 +248,7 @@ class LibraryTakes:
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
                 "was recorded with different credentials in the request; record it again with "
-                "llm-proxy record, or ignore them with --normalise ignore=JSONPATH"
+                "llm-proxy record, or ignore the credentials with --normalise ignore=JSONPATH"
             )
         if outcome.is_complete:
             return "was added after this run started; restart llm-proxy"
@@ -410,7 +410,7 @@ class LibraryIndex:
             yield True
         if count := len(self._paths_keyed_differently):
             log.info(
-                "%s recorded with other --normalise rules; run llm-proxy rekey to apply the "
+                "%s recorded with different --normalise rules; run llm-proxy rekey to apply the "
                 "current rules",
                 count_with_noun(count, "cassette"),
             )

@@ -118,7 +118,8 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
         path.unlink()
     except OSError as error:
         return KeptFile(
-            path, f"cannot delete {path}: {error.strerror}; it was recovered as {filed.path}"
+            path,
+            f"cannot delete {path}: {error.strerror}; the recording was recovered as {filed.path}",
         )
     return RecoveredRecording(path, filed)
 

@@ -145,7 +145,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
             log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
-            "%s replayed from the nearest cassette, because none matched",
+            "%s replayed from the nearest cassette, because no cassette matched",
             count_with_noun(counts.answered_by_nearest, "request"),
         )
     if counts.simulated:

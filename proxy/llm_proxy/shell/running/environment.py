@@ -128,5 +128,5 @@ def no_request_warning(settings: Settings, environ: Mapping[str, str]) -> str:
         for provider, name in key_variables_of_public_providers(settings).items()
         if not any(map(environ.get, key_env_vars(provider)))
     ]
-    keys = f"; API key variables that are not set: {', '.join(names)}" if names else ""
+    keys = f"; these API key variables are not set: {', '.join(names)}" if names else ""
     return f"the command sent no request to llm-proxy{keys}"

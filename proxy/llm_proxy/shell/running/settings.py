@@ -210,7 +210,7 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
     for key, value in document.items():
         name = key.replace("-", "_")
         if name in {"tool", "llm_proxy"} and isinstance(value, dict):
-            raise UsageError(f"{path}: remove the table header; settings are at the top level")
+            raise UsageError(f"{path}: remove the table header; settings must be at the top level")
         if name not in names:
             raise UsageError(f"{path}: unknown setting {key!r}; {name_hint(name, names)}")
         settings[name] = (
