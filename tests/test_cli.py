@@ -476,7 +476,7 @@ class TestRecordAndReplay:
             "record", "--upstream", f"default={nowhere}", *_client_command("hi"), folder=tmp_path
         )
         assert "upstream_failed" in result.stdout
-        assert "1 request failed at the provider or on the connection to it\n" in result.stderr
+        assert "1 request failed because of a provider or connection error\n" in result.stderr
         assert "lost" not in result.stderr
 
     async def test_what_a_stop_breaks_off_is_no_failure_of_the_upstream(
@@ -658,7 +658,7 @@ MISTAKES = {
     "not text": _config("\x00", "is not valid TOML"),
     "setting of a wrong kind": _config("port = 'x'", "port: 'x'"),
     "setting that is a list": _config("host = ['a', 'b']", "host: expected one value, got a list"),
-    "setting that is a date": _config("host = 2026-01-01", "host: expected text, a number"),
+    "setting that is a date": _config("host = 2026-01-01", "host: expected a string, a number"),
     "setting that is no truth": _config("strict = 'maybe'", "strict: 'maybe'", mode="replay"),
     "setting that is no choice": _config("after_last = 'x'", "after_last: 'x'", mode="replay"),
     "upstream in a file": _config("[upstream]\nopenai = 'x'", "upstream: openai: 'x'"),

@@ -86,8 +86,8 @@ def test_a_full_disk_is_reported_in_one_sentence(
     assert run_with_stdout(full_device, *arguments, folder=tmp_path, unbuffered=unbuffered) == (
         1,
         (
-            "llm-proxy: error: cannot write to stdout, the output is incomplete: No space left on "
-            "device\n"
+            "llm-proxy: error: cannot write to stdout: No space left on device; "
+            "the output is incomplete\n"
         ),
     )
 

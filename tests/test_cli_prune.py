@@ -97,7 +97,9 @@ async def test_a_take_that_cannot_be_read_keeps_the_others(tmp_path: Path) -> No
     result = await run_command("prune", "--older-than", "30d", "--yes", folder=tmp_path)
 
     assert cassette_paths(tmp_path) == [one, other]
-    assert "kept 1 unreadable file (run llm-proxy verify)" in result.last_error_line
+    assert (
+        "kept 1 unreadable file (to see the errors, run llm-proxy verify)" in result.last_error_line
+    )
 
 
 async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:

@@ -584,7 +584,7 @@ def test_bytes_that_became_characters_are_bytes_again(
     ("response", "why"),
     [
         ({"status": 0, "_error": "net::ERR_ABORTED"}, "no response was recorded: net::ERR_ABORTED"),
-        ({"status": 101}, "status 101 is not the status of a final response (200 to 999)"),
+        ({"status": 101}, "the response status is 101; it must be from 200 to 999"),
         ({}, "the response has no valid status"),
         ({"status": 200, "content": {"size": 9}}, "the response body was not recorded"),
         (None, "the response is missing or not an object"),

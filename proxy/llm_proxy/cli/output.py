@@ -186,7 +186,7 @@ def _translate_stdout_errors() -> Iterator[None]:
         finally:
             os.close(devnull)
         raise LlmProxyError(
-            f"cannot write to stdout, the output is incomplete: {error.strerror}"
+            f"cannot write to stdout: {error.strerror}; the output is incomplete"
         ) from error
 
 

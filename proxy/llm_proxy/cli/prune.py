@@ -117,7 +117,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         parts.append(f"kept {kept} (they match, but other takes of the same request do not)")
     if errors:
         unreadable = display.count_with_noun(len(errors), "unreadable file")
-        parts.append(f"kept {unreadable} (run llm-proxy verify)")
+        parts.append(f"kept {unreadable} (to see the errors, run llm-proxy verify)")
     if rows and not is_deleting:
         parts.append("add --yes to delete")
     print_note("; ".join(parts))

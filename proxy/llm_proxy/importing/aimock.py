@@ -238,7 +238,7 @@ def convert_fixtures(fixtures: Sequence[Any], id_prefix: str, source_name: str) 
     text = "".join((*_header_comment_lines(source_name, results), "scenarios:\n", *texts))
     if len(text.encode()) > MAX_FILE_BYTES:
         raise UnreadableFile(
-            f"the scenarios are larger than {MAX_FILE_BYTES >> 20} MiB; split the file"
+            f"the converted scenarios are larger than {MAX_FILE_BYTES >> 20} MiB; split the file"
         )
     return FixtureScenarios(text, tuple(results))
 

@@ -151,8 +151,8 @@ def parse_status(value: Any) -> int:
         raise NotImportable("the response has no valid status") from None
     if not _MIN_STATUS <= number <= _MAX_STATUS:
         raise NotImportable(
-            f"status {printable_excerpt(str(number), 20)} is not the status of a final response "
-            f"({_MIN_STATUS} to {_MAX_STATUS})"
+            f"the response status is {printable_excerpt(str(number), 20)}; it must be from "
+            f"{_MIN_STATUS} to {_MAX_STATUS}"
         )
     return number
 

@@ -16,7 +16,7 @@ from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 _EFFECT_DESCRIPTIONS: Final[dict[str, str]] = {
     FaultEffect.UNANSWERED: "no response",
     FaultEffect.DISCONNECTED: "connection closed before the response",
-    FaultEffect.STALLED: "silence{where}",
+    FaultEffect.STALLED: "no more data{where}",
     FaultEffect.CUT: "body cut off{where}",
     FaultEffect.TRUNCATED: "body ended early{where}",
     FaultEffect.FAILED: "provider error{where}",

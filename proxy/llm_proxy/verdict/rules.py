@@ -490,7 +490,7 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
 
 _NO_READ_TIMEOUT: Final = VerdictRule(
     name="no-read-timeout",
-    description="waits without a time limit for a response that sends no data",
+    description="waits without a timeout for a stalled response",
     advice=(
         "set a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, which by "
         "default wait ten minutes or forever) and a deadline for the whole response"

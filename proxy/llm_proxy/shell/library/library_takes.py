@@ -463,5 +463,5 @@ def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
     )
     return (
         f"{count_with_noun(len(paths), 'cassette')} of different requests have the same key "
-        f"under the rules {', '.join(rules)} and are replayed in turn: {names}{remainder}"
+        f"under the rules {', '.join(rules)}; they are replayed in turn: {names}{remainder}"
     )

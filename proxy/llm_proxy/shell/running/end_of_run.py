@@ -111,7 +111,7 @@ def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
                 settings.state, library.root, usage.played_file_names, datetime.now(UTC)
             )
         except LlmProxyError as error:  # must not fail the run
-            log.warning("cannot store which cassettes were played: %s", error)
+            log.warning("cannot store the play times of the cassettes: %s", error)
 
 
 def _log_summary(mode: str, journal: Journal) -> None:
@@ -155,7 +155,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
         log.warning("%s did not match a scenario; see the warnings above", failed_requests)
     if counts.upstream_failed:
         failed_requests = count_with_noun(counts.upstream_failed, "request")
-        log.warning("%s failed at the provider or on the connection to it", failed_requests)
+        log.warning("%s failed because of a provider or connection error", failed_requests)
     if counts.clients_left:
         clients = count_with_noun(counts.clients_left, "client")
         log.warning("%s disconnected before a response", clients)
