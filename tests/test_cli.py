@@ -615,7 +615,7 @@ MISTAKES = {
     ),
     "upstream proxy": Mistake(("auto", "--upstream-proxy", "a:1"), ("--upstream-proxy", "http://")),
     "no patience": Mistake(
-        ("record", "--idle-timeout", "0"), ("--idle-timeout: '0'", "seconds above 0")
+        ("record", "--idle-timeout", "0"), ("--idle-timeout: '0'", "positive number of seconds")
     ),
     "no number": Mistake(
         ("record", "--idle-timeout", "soon"), ("--idle-timeout: 'soon'", "seconds")

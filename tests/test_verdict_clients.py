@@ -165,7 +165,7 @@ async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_st
 @pytest.mark.parametrize(
     ("rule", "expected_message"),
     [
-        ("stall,after=1", "gave-up, note: did not retry an interrupted stream: silence"),
+        ("stall,after=1", "gave-up, note: did not retry an interrupted stream: no more data"),
         ("hang", f"{GAVE_UP}no response"),
     ],
 )
