@@ -173,8 +173,8 @@ async def test_what_cannot_be_scrubbed_is_named_and_stays(tmp_path: Path) -> Non
         sorted(line.partition(": ")[0] for line in result.stdout.splitlines()) == ["unchanged"] * 2
     )
     assert (
-        f"{path.relative_to(tmp_path)}:1: cannot replace a secret; delete the cassette"
-        in result.stdout
+        f"{path.relative_to(tmp_path)}:1: cannot replace a secret in this cassette; "
+        "delete the cassette" in result.stdout
     )
     assert [torn.read_bytes(), path.read_bytes()] == before
 

@@ -386,17 +386,19 @@ def test_no_value_of_a_secret_field_is_stored_of_a_request(body: Any) -> None:
 
 KEY_ID: Final = CARRIERS["AWS key id"].secret
 NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
-    "a secret without a [shape](#shapes) that is neither a client credential nor in the "
-    "environment": (f"the password is {UNSHAPED}",),
-    "a credential shorter than 8 bytes; an environment secret shorter than 12": (),
-    "a [secret field](#secret-fields) with a number or an object as value": (),
+    "a secret without a [shape](#shapes) and not in a client credential, secret field or "
+    "environment variable": (f"the password is {UNSHAPED}",),
+    "a client credential shorter than 8 bytes; a secret environment variable shorter than 12 "
+    "bytes": (),
+    "a [secret field](#secret-fields) whose value is a number or an object": (),
     "a secret field in a response": (),
-    "a secret without a shape in a name-value object, or in a URL or JSON inside a text": (
+    "a secret without a shape in an object with `name` and `value`, or in a URL or JSON inside a "
+    "longer text": (
         f"https://mcp.example/?api_key={UNSHAPED}",
         json.dumps({"name": "Authorization", "value": UNSHAPED}),
         f'see ```json {{"password": "{UNSHAPED}"}}```',
     ),
-    "a secret in an encoding not listed above": (
+    "a secret in an unsupported encoding": (
         b32encode(KEY.encode()).decode(),
         b64encode(KEY.encode("utf-16-le")).decode(),
         "".join(f"\\{ord(char):03o}" for char in KEY),
@@ -411,16 +413,17 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
         b64encode(gzip.compress(KEY.encode())).decode(),
     ),
     "a secret in a response whose content coding cannot be decoded": (),
-    "an altered secret": (
+    "a modified secret": (
         KEY[::-1], codecs.encode(KEY, "rot13"), " ".join(KEY), f"sk-ant-**api03**-{KEY[13:]}",
         "\u200b".join(KEY),
     ),
     "the part of a secret after a line break, except in private keys": (),
-    "a key directly after a letter or digit, or a fixed-length key directly before one": (
+    "a key directly after a letter or digit; a fixed-length key directly before a letter or "
+    "digit": (
         f"key{KEY_ID}", KEY_ID * 2,
     ),
-    "a secret split across several texts": (),
-    "a secret field without a closing quote": (
+    "a secret that is split across several texts": (),
+    "a secret field whose value has no closing quote": (
         f'{{"api_key": "{UNSHAPED}',
     ),
     "parts of a secret in the spool, until the recording ends or `recover` runs": (),

@@ -36,11 +36,11 @@ HEADERS_RULE: Final = "headers"
 """The rule for headers that a cassette does not store, or stores without their value."""
 RULE_DESCRIPTIONS: Final = {
     **{pattern.name: pattern.covers for pattern in SECRET_PATTERNS},
-    FIELD_NAMES_RULE: "values of request fields and parameters whose name indicates a secret",
-    FIELD_RULE: "values that a field name or JSONPath in --redact selects",
+    FIELD_NAMES_RULE: "values of request fields and query parameters with secret names",
+    FIELD_RULE: "values selected by a field name or JSONPath in --redact",
     EXPRESSION_RULE: "text that matches a --redact regex=PATTERN rule",
     "environment": "secrets from environment variables",
-    HEADERS_RULE: "headers that llm-proxy does not store, or stores without their values",
+    HEADERS_RULE: "headers that llm-proxy does not store, or stores as [redacted]",
 }
 """What each rule covers, by the name of the rule."""
 

@@ -36,7 +36,7 @@ from llm_proxy.redaction import (
 from llm_proxy.redaction.frames import redact_reads
 from llm_proxy.scanning import SecretScan
 
-_NOT_REPLACED: Final = "cannot replace a secret; delete the cassette"
+_NOT_REPLACED: Final = "cannot replace a secret in this cassette; delete the cassette"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,13 +115,13 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("sk-",),
         rf"{_START}sk-(?!(?:ant|or|proj|svcacct|admin)-)"
         rf"(?:{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}[\w-]*|{_MIXED}[\w-]{{20,}})",
-        "DeepSeek, Moonshot, Alibaba, Stability, LiteLLM and other sk- keys",
+        "keys of DeepSeek, Moonshot, Alibaba, Stability, LiteLLM and others with sk-",
     ),
     SecretPattern(
         "masked-key",
         ("sk-", "key_"),
         r"(?:sk-|key_)[\w-]{0,24}(?:\*{4,}[.]{0,3}[\w-]{2,8}|[.]{3}[A-Za-z0-9]{4})(?![\w-])",
-        "keys masked with asterisks in error messages",
+        "partly masked keys in error messages",
     ),
     SecretPattern(
         "google-api-key", ("AIza",), rf"{_START}AIza[\w-]{{24,}}", "Google and Gemini API keys"
@@ -246,7 +246,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
         r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`\"\\]{1,12}"
         r"([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-        "AWS secret access keys after secret_access_key or SecretAccessKey",
+        "AWS secret access keys in secret_access_key or SecretAccessKey fields",
     ),
     SecretPattern(
         "aws-session-token",
@@ -391,7 +391,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "twilio-id",
         tuple(prefix + digit for prefix in ("SK", "AC") for digit in "0123456789abcdef"),
         rf"(?:SK|AC){_HEX_32}(?![\w-])",
-        "Twilio API key and account IDs",
+        "Twilio API key IDs and account IDs",
         continuation=r"[0-9a-f]{31}",
     ),
     SecretPattern("sendgrid-key", ("SG.",), r"SG\.[\w-]{16,32}\.[\w-]{32,}", "SendGrid keys"),
@@ -454,7 +454,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         r"(?=[A-Za-z0-9+/=\\\s:,.()@<>-]{0,400}?[A-Za-z0-9+/]{40})"
         rf"(?:(?:{_PEM_TEXT}|-(?!----))*-----END [A-Z0-9 ]{{0,60}}-----"
         rf"|(?:{_PEM_HEADER}){{0,6}}(?:[A-Za-z0-9+/=\r\n]|\\{{1,4}}[rn/])*)",
-        "private keys in PEM form, including OpenSSH, PGP and cloud service accounts",
+        "PEM private keys, including those of OpenSSH, PGP and cloud service accounts",
     ),
     SecretPattern(
         "jwt",
@@ -481,13 +481,13 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         "basic-credentials",
         ("Basic ", "basic "),
         r"[Bb]asic ((?=[A-Za-z+/]{0,128}[0-9])(?=[0-9+/]{0,128}[A-Za-z])[A-Za-z0-9+/]{20,}={0,2})",
-        'user names and passwords after "Basic"',
+        'base64 user names and passwords after "Basic"',
     ),
     SecretPattern(
         "cloudflare-cookie",
         ("__cf_bm=", "_cfuvid="),
         r"_(?:_cf_bm|cfuvid)=([\w.%+/=-]{20,})",
-        "Cloudflare cookies, which many providers set",
+        "Cloudflare cookies (__cf_bm and _cfuvid)",
     ),
     # Identities
     SecretPattern(

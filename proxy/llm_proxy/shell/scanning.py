@@ -98,7 +98,7 @@ def _run_git(*arguments: str) -> bytes:
 
 def _checked_content(path: str, content: bytes) -> bytes:
     if len(content) > MAX_FILE_BYTES:
-        raise CassetteError(path, None, f"the file is larger than {MAX_FILE_BYTES} bytes")
+        raise CassetteError(path, None, f"the file is larger than {MAX_FILE_BYTES:,} bytes")
     if not path.endswith(".gz") or (decoder := new_decoder("gzip")) is None:
         return content
     try:
