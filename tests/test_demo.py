@@ -138,7 +138,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 async def test_a_recording_that_fails_ends_the_demo_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "openai-chat").touch()  # in the way of the folder of its cassette
     steps: list[str] = []
-    with pytest.raises(LlmProxyError, match=f"cannot write a cassette to {tmp_path}: Not a directory"):
+    message = f"cannot write a cassette to {tmp_path}: Not a directory"
+    with pytest.raises(LlmProxyError, match=message):
         await demo_module.run_demo(
             tmp_path,
             tmp_path / "spool",
