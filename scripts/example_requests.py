@@ -106,7 +106,7 @@ def example_requests() -> Generator[ExampleRequest, bytes, None]:
         temperature="hot",
     )
     yield chat_request(
-        "HTTP 400 for a streaming request: the prompt is longer than the context window",
+        "HTTP 400 for a streaming request: the prompt exceeds the context window",
         "sea " * 1200, expected_status=400, stream=True,
     )  # fmt: skip
     yield ExampleRequest(

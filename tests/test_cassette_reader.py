@@ -323,13 +323,13 @@ def edit_header(name: str, value: str) -> bytes:
         pytest.param(
             edit_line(GOOD, 2, "request", "path", to="@evil.example/v1"),
             2,
-            "path: expected a path that starts with a slash",
+            "path: expected printable ASCII without spaces that starts with a slash",
             id="a path that makes the address before it another host's",
         ),
         pytest.param(
             edit_line(GOOD, 2, "request", "path", to=".evil.example/v1"),
             2,
-            "path: expected a path that starts with a slash",
+            "path: expected printable ASCII without spaces that starts with a slash",
             id="a path that goes on with a host's name",
         ),
         pytest.param(

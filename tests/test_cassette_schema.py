@@ -150,10 +150,7 @@ LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] =
             "request",
             "request.path",
             "/ ",
-            (
-                "request.path: expected a path that starts with a slash, "
-                "in printable ASCII without spaces"
-            ),
+            ("request.path: expected printable ASCII without spaces that starts with a slash"),
         ),
         ("request", "request", ..., "request is missing"),
         ("meta", "more", 1, "more is an unknown field"),

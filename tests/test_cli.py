@@ -642,7 +642,7 @@ MISTAKES = {
     ),
     "two files for one take": Mistake(
         ("replay",),
-        ("two files have the same key and take number 1", "delete or rename one of them"),
+        ("two files have the same key and take number 1", "delete or rename one of the two files"),
         files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
     ),
     "variable": Mistake(

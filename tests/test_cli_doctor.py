@@ -293,9 +293,9 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
 @each_row(
     ("environ", "level", "message"),
     [
-        ({}, OK, "none in the environment"),
-        ({"HTTP_PROXY": ""}, OK, "none in the environment"),
-        ({"HTTPS_PROXY": "http://p"}, OK, "none in the environment"),
+        ({}, OK, "no proxy variable is set"),
+        ({"HTTP_PROXY": ""}, OK, "no proxy variable is set"),
+        ({"HTTPS_PROXY": "http://p"}, OK, "no proxy variable is set"),
         ({"HTTP_PROXY": "http://p"}, WARNING, "export NO_PROXY=127.0.0.1,localhost no_proxy="),
         ({"http_proxy": "http://p"}, WARNING, "go through the proxy set in http_proxy; "),
         ({"ALL_PROXY": "socks5://p", "http_proxy": "p"}, WARNING, "ALL_PROXY and http_proxy"),

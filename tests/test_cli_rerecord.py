@@ -117,12 +117,12 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
             truncated_response,
             (
                 "the new response is partial: the upstream closed the connection early; "
-                "the old one is kept"
+                "the old take is kept"
             ),
         ),
         (
             fixed_length(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
-            "the new response is an error, 401 Unauthorized: Bad key; the old one is kept",
+            "the new response is an error, 401 Unauthorized: Bad key; the old take is kept",
         ),
     ],
     ids=["partial", "an error"],
@@ -253,7 +253,7 @@ async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: P
         )
 
     assert result.exit_code == 1
-    assert f"{KEY}-2.jsonl already exists but is not one of the replaced takes" in result.stdout
+    assert f"{KEY}-2.jsonl is not one of the replaced takes" in result.stdout
     assert cassette_bodies(tmp_path) == {
         f"{KEY}-1": RESPONSE_BODIES["one"],
         "by-hand": RESPONSE_BODIES["one"],

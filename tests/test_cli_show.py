@@ -315,7 +315,7 @@ class TestCassetteNames:
         name = f"openai-chat/m/{KEY[:16]}"
         assert result.stderr == (
             f"llm-proxy: error: '{KEY[:4]}' matches 2 cassettes: {name}-1.jsonl, "
-            f"{name}-2.jsonl; give more characters of the name\n"
+            f"{name}-2.jsonl; enter a longer part of the name\n"
         )
 
     async def test_a_wrong_name_says_which_is_nearest(self, tmp_path: Path) -> None:

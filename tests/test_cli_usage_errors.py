@@ -92,7 +92,7 @@ def usage_error(*arguments: str) -> str:
         ("--vers", "llm-proxy has no option --vers; did you mean --version?"),
         (
             "--port 1 ls",
-            ("put --port after the command, as in llm-proxy record --port"),
+            ("put --port after the command name: llm-proxy record --port"),
         ),
         ("recrod", "unknown command 'recrod'; did you mean 'record'?"),
         ("new_episode", "unknown command 'new_episode'; did you mean 'new_episodes'?"),

@@ -154,7 +154,7 @@ async def test_two_files_of_one_take_are_a_problem(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout == (
         f"{duplicate.relative_to(tmp_path)}: this file has the same key and take number as {NAME}; "
-        "delete one of them\n"
+        "delete one of the two files\n"
     )
 
 

@@ -241,7 +241,7 @@ def test_the_output_is_printable_in_ascii() -> None:
 async def test_a_provider_that_still_answers_stops_the_demo() -> None:
     async with upstream(fixed_length(b"{}")) as server:
         port = server.url.rpartition(":")[2]
-        with pytest.raises(LlmProxyError, match="another program accepts connections"):
+        with pytest.raises(LlmProxyError, match="another program now uses"):
             await demo_module.verify_stopped(f"127.0.0.1:{port}")
 
 

@@ -514,13 +514,13 @@ UNREADABLE: Final = {
     "messages of HAR": (to_json({"log": {"entries": [
                             har({}, {"content": {"size": 0}})["log"]["entries"][0]
                             | {"_eventSourceMessages": [{"data": "a"}]}]}}),
-                        ("the response body is stored only as separate event or WebSocket "
-                         "messages, which import does not read")),
+                        ("the response body is stored only as event or WebSocket messages; "
+                         "llm-proxy import cannot read these messages")),
     "an encoding of HAR": (to_json(har({}, {"content": {"text": "6869", "encoding": "hex"}})),
                            "a body has the unknown encoding 'hex'"),
     "a file of HAR": (to_json(har({"postData": {"mimeType": "multipart/form-data", "params": [
                           {"name": "file", "fileName": "a.png"}]}}, {})),
-                      ("the request body is stored as parameters, but its content type is not "
+                      ("the request body is stored as form parameters, but the content type is not "
                        "application/x-www-form-urlencoded")),
     "two of reel": (to_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
                     "the response has two bodies, in body and stream_chunks"),

@@ -154,6 +154,6 @@ async def test_credentials_that_cannot_be_renewed_are_reported(
             )
     assert (before.status, after.status) == (200, 502)
     message = json.loads(after.body)["message"]
-    assert message.startswith(f"cannot renew the AWS credentials ({kind}); log in again")
+    assert message.startswith(f"cannot renew the AWS credentials ({kind}); log in to AWS again")
     assert not [item for item in (CANARY, TOKEN, SECRET) if item in message]
     assert len(live.requests) == 1

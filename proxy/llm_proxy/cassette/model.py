@@ -67,7 +67,7 @@ _PATTERN_DESCRIPTIONS: Final = MappingProxyType(
         repr(_HEX64): "64 lowercase hexadecimal digits",
         repr(_TERMINAL_SAFE): "text without control characters or bidirectional marks",
         repr(_PRINTABLE_ASCII): "printable ASCII without spaces",
-        repr(_PATH): "a path that starts with a slash, in printable ASCII without spaces",
+        repr(_PATH): "printable ASCII without spaces that starts with a slash",
     }
 )
 """Descriptions of the patterns, by their `repr`."""

@@ -162,7 +162,7 @@ def _unknown_option_message(name: str, context: click.Context) -> str:
         shown = ", ".join(owners[:_MAX_SHOWN_COMMANDS]) + (f" and {more} more" if more > 0 else "")
         return f"{command} has no option {name}; {name} is an option of {shown}"
     if owners:
-        return f"put {name} after the command, as in {command} {owners[0]} {name}"
+        return f"put {name} after the command name: {command} {owners[0]} {name}"
     if close_matches:
         return f"{command} has no option {name}; did you mean --{close_matches[0]}?"
     return f"{command} has no option {name}; see {command} --help"

@@ -280,7 +280,7 @@ def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
     """Check that proxy variables do not divert requests for loopback."""
     named = [name for name in environ if name.lower() in _PROXY_VARIABLES and environ[name]]
     if not named:
-        return CheckResult("proxies", OK, "none in the environment")
+        return CheckResult("proxies", OK, "no proxy variable is set")
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     if any(_covers_loopback(entry) for entry in no_proxy.split(",")):
         return CheckResult("proxies", OK, f"{', '.join(named)}, but not for {_LOOPBACK}")
@@ -311,7 +311,7 @@ def check_base_urls(
         name: url for name in BASE_URL_VARIABLES if (url := normalized_base_url(name, environ))
     }
     if not base_urls:
-        text = "none in the environment; clients send requests directly to the providers"
+        text = "no base-URL variable is set; clients send requests directly to the providers"
         yield CheckResult("base URLs", OK, text)
     for name, url in base_urls.items():
         adoption = f"{_ADOPTING_COMMANDS} forward requests to that URL"

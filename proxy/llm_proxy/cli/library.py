@@ -308,7 +308,7 @@ def find_cassette_path(library: Library, name: str) -> Path:
         rest = len(found) - len(shown_names)
         raise UsageError(
             f"{name!r} matches {len(found)} cassettes: {', '.join(shown_names)}"
-            f"{f', and {rest} more' if rest else ''}; give more characters of the name"
+            f"{f', and {rest} more' if rest else ''}; enter a longer part of the name"
         )
     near_names: dict[str, str] = {}
     for path, full_name in names.items():

@@ -300,7 +300,7 @@ SERVER_OPTIONS: Final = (
     cassettes_option,
     SettingOption("--session", "Cassettes", _ALL, default=DEFAULT_SESSION, metavar="NAME",
            type=CheckedTextType("session", check_session_name),
-           help="Session of requests that name no session."),
+           help="Session used if a request does not set one."),
     SettingOption("--allow-partial", "Cassettes", _REPLAYING, is_flag=True,
            help="Also replay incomplete takes."),
     SettingOption("--after-last", "Cassettes", _REPLAYING, metavar="HOW", default="repeat",

@@ -47,7 +47,7 @@ _filter_option = grouped_option("Filters")
 @_filter_option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
 @_filter_option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
-              help="Only cassettes not used in the run of this journal. Repeatable.")  # fmt: skip
+              help="Only cassettes not played in this journal's run. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 @json_option

@@ -26,7 +26,7 @@ _DOCUMENT_VERSION: Final = 1
 @SOURCE_ARGUMENT
 @json_option
 def report(source: str | None, *, as_json: bool) -> None:
-    r"""Show statistics of a run: sources, statuses, times, faults and misses.
+    r"""Show statistics of a run: response sources, statuses, times, faults, misses.
 
     Lateness is the delay between the planned and the actual time of a write. SOURCE is a file
     written by --journal, or the URL of a running proxy. The default is the proxy at LLM_PROXY_URL,

@@ -106,7 +106,7 @@ def _find_problems(roots_by_file: Mapping[Path, Path | None]) -> Iterator[Casset
                     str(path),
                     None,
                     f"this file has the same key and take number as {first_path}; delete one "
-                    "of them",
+                    "of the two files",
                 )
         if isinstance(cassette, CassetteError):
             yield cassette

@@ -115,7 +115,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("sk-",),
         rf"{_START}sk-(?!(?:ant|or|proj|svcacct|admin)-)"
         rf"(?:{_ALPHANUMERIC}[A-Za-z0-9]{{32,}}[\w-]*|{_MIXED}[\w-]{{20,}})",
-        "keys of DeepSeek, Moonshot, Alibaba, Stability, LiteLLM and others with sk-",
+        "keys that start with sk-, such as those of DeepSeek, Moonshot and LiteLLM",
     ),
     SecretPattern(
         "masked-key",

@@ -115,9 +115,7 @@ async def verify_stopped(address: str) -> None:
         async with asyncio.timeout(_TIMEOUT_S):
             _, writer = await asyncio.open_connection(*address.split(":"))
         writer.close()
-        raise LlmProxyError(
-            f"another program accepts connections at {address}; run llm-proxy demo again"
-        )
+        raise LlmProxyError(f"another program now uses {address}; run llm-proxy demo again")
 
 
 async def send_request(

@@ -235,7 +235,7 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
     new_take = await reissuer.reissue(old_cassette.file, old_cassette.meta, old_cassette.request)
     if not new_take.outcome.is_complete:
         raise CassetteError(
-            old_cassette.file, None, f"the new response is {new_take.outcome}; the old one is kept"
+            old_cassette.file, None, f"the new response is {new_take.outcome}; the old take is kept"
         )
     status = new_take.cassette.response_head.status
     if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.response_head.status:
@@ -245,7 +245,7 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
         if message:
             summary += f": {printable_excerpt(message, 200)}"
         raise CassetteError(
-            old_cassette.file, None, f"the new response is {summary}; the old one is kept"
+            old_cassette.file, None, f"the new response is {summary}; the old take is kept"
         )
     return new_take
 
@@ -268,8 +268,8 @@ def replace_takes(
             for target in targets:
                 if target not in old_paths and target.exists():
                     raise SpoolError(
-                        f"{target} already exists but is not one of the replaced takes; "
-                        "another process may have recorded it; no cassette was changed"
+                        f"{target} is not one of the replaced takes; another process may have "
+                        "recorded this file; no cassette was changed"
                     )
             for (path, _), target in zip(new_takes, targets, strict=True):
                 library.make_folder(target.parent)

@@ -29,7 +29,7 @@ KIND = FaultKind(
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "how long the connection stays open; default: the `--silence` time",
+            "time until the connection is closed; default: the `--silence` time",
         )
     },
     example="hang-body,for=500ms",

@@ -70,8 +70,8 @@ def _parse_exchange(item: Any) -> SourceExchange:
     response_body = _parse_response_body(response)
     if not response_body and any(entry.get(name) for name in _CHROME_MESSAGE_FIELDS):
         raise NotImportable(
-            "the response body is stored only as separate event or WebSocket messages, which "
-            "import does not read"
+            "the response body is stored only as event or WebSocket messages; llm-proxy import "
+            "cannot read these messages"
         )
     head_at_ms, end_at_ms = _head_and_end_ms(entry)
     return fields.build_exchange(
@@ -116,7 +116,7 @@ def _encode_form_parameters(post_data: dict[str, Any]) -> bytes:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type != _FORM_MEDIA_TYPE or not isinstance(post_data["params"], list):
         raise NotImportable(
-            "the request body is stored as parameters, but its content type is not "
+            "the request body is stored as form parameters, but the content type is not "
             f"{_FORM_MEDIA_TYPE}"
         )
     pairs: list[tuple[str, str]] = []

@@ -27,7 +27,7 @@ def _list_items(parsed_file: ParsedFile) -> Iterator[tuple[bytes, bytes]]:
     while offset < len(data):
         sizes = _SIZES_LINE.match(data, offset)
         if sizes is None:
-            raise UnreadableFile(f"byte {offset}: expected the sizes of a request and a response")
+            raise UnreadableFile(f"expected the sizes of a request and a response at byte {offset}")
         request_end = sizes.end() + int(sizes[1])
         response_end = request_end + int(sizes[2])
         if response_end > len(data):

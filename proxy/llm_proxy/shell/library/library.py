@@ -265,7 +265,7 @@ def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
             raise UsageError(
                 f"two files have the same key and take number {number}: "
                 f"{paths_by_number[number]} and "
-                f"{path}; delete or rename one of them"
+                f"{path}; delete or rename one of the two files"
             )
     return takes, strays
 

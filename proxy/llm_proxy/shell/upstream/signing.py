@@ -52,9 +52,9 @@ def refuse_sigv4_request(request: Request) -> None:
     ):
         raise RequestRefused(
             501,
-            "the AWS signature (SigV4) of this request is for the proxy's address, so AWS would "
-            "reject it; start llm-proxy with --sign aws to sign requests with your credentials, "
-            "or use a Bedrock API key in the client",
+            "the client signed this request for llm-proxy's address, so AWS would reject the "
+            "signature (SigV4); start llm-proxy with --sign aws to sign requests with your "
+            "credentials, or use a Bedrock API key in the client",
         )
 
 
@@ -111,8 +111,8 @@ class AwsSigner:
         except _BotocoreLookupFailed as error:
             raise UpstreamFailed(
                 502,
-                f"cannot renew the AWS credentials ({error}); log in again, or start llm-proxy "
-                "with other credentials",
+                f"cannot renew the AWS credentials ({error}); log in to AWS again, or restart "
+                "llm-proxy with other credentials",
             ) from None
 
     def _sign(self, request: Request, url: str) -> Request:
