@@ -112,7 +112,7 @@ def test_a_spool_without_its_opening_is_refused() -> None:
     for length in range(len(OPENING)):
         with pytest.raises(
             CassetteError,
-            match=r"^some\.jsonl: the spool file is truncated: it ends before the request",
+            match=r"^some\.jsonl: the spool file is truncated: the request is missing",
         ):
             parse(SPOOL[:length])
 

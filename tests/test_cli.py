@@ -704,7 +704,7 @@ class TestMistakes:
             "record", "--port", str(port), "--upstream", address, folder=tmp_path
         )
         _assert_one_line(result)
-        assert f"--upstream {address}: this is the address of the proxy itself" in result.stderr
+        assert f"--upstream {address}: this is the address of llm-proxy itself" in result.stderr
 
     async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "cassettes").mkdir(mode=0o000)

@@ -56,7 +56,7 @@ async def test_a_request_that_is_answered_names_its_takes_and_its_key(tmp_path: 
         ],
     )
     assert (
-        "path guessed from the body: POST /v1/chat/completions; if it is wrong, set --path"
+        "path guessed from the body: POST /v1/chat/completions; if this path is wrong, set --path"
         in result.stderr
     )
 
@@ -202,7 +202,7 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
         (
             '{"a": 1}',
             (),
-            "request.json: cannot guess the path from the body; set --path, such as",
+            "request.json: cannot guess the path from the body; set the path, for example",
         ),
         (
             '{"path": "x", "body": {}}',
@@ -212,7 +212,7 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
         (
             '{"path": "/x", "headers": 1}',
             (),
-            "headers must be an object of strings, or a list of pairs of strings",
+            "headers must be an object with string values, or a list of [name, value] pairs",
         ),
         ("{}", ("--path", "/x", "--header", "x"), "--header: expected NAME: VALUE, such as"),
         ("{}", ("--path", "/x", "--normalise", "uuid"), "did you mean 'uuids'?"),
@@ -232,8 +232,8 @@ async def test_an_unknown_name_is_reported(tmp_path: Path) -> None:
     result = await run_explain(tmp_path, "nothing.json")
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: error: no such file: nothing.json, and no such cassette in ./cassettes; pass a "
-        "file with the JSON body of a request, - for stdin, or the start of a cassette's name"
+        "llm-proxy: error: no such file: nothing.json, and no such cassette in ./cassettes; pass "
+        "the path of a JSON file, - for stdin, or the first characters of a cassette name"
     )
     empty = await run_explain(tmp_path, "nothing.json", "--cassettes", "none")
     assert "no such file: nothing.json, and no such cassette in ./none; pass" in empty.stderr
@@ -244,5 +244,5 @@ async def test_empty_stdin_is_reported(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert result.last_error_line.startswith(
-        "llm-proxy: error: stdin is empty; pass a request, as in"
+        "llm-proxy: error: stdin is empty; pass a request, for example:"
     )

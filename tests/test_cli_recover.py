@@ -227,7 +227,7 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
     [
         (
             lambda spool_parts: b"\x00" * 40,
-            "the spool file is truncated: it ends before the request",
+            "the spool file is truncated: the request is missing",
         ),
         (lambda spool_parts: b"{}\n{}\n{}\n{}\n", "line 1: invalid spool line: "),
         (

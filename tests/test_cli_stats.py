@@ -49,7 +49,9 @@ async def test_the_same_answer_to_the_same_request_is_a_duplicate(tmp_path: Path
     [duplicates_line] = [
         line for line in result.stdout.splitlines() if line.startswith("duplicates")
     ]
-    assert duplicates_line.startswith("duplicates: 1 response stored more than once, ")
+    assert duplicates_line.startswith(
+        "duplicates: 1 response stored more than once; the copies use "
+    )
     [names] = [line for line in result.stdout.splitlines() if " = " in line]
     assert names.count(".jsonl") == 3
     rows = json.loads(listing.stdout)["cassettes"]

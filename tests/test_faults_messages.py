@@ -157,7 +157,7 @@ def test_the_last_message_cannot_be_reordered() -> None:
 def test_the_end_of_an_array_stays_where_it_is() -> None:
     request = streaming_request("array")
     last = len(encoded_response(request).framed_messages) - 1
-    reason = "the last message closes the JSON array, so it cannot be moved"
+    reason = "cannot move the last message, because it closes the JSON array"
     assert skip_reason(request, f"duplicate,after={last}") == reason
     assert skip_reason(request, f"reorder,after={last - 1}") == reason
 

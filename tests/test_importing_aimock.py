@@ -166,10 +166,10 @@ def test_a_scenario_matches_what_its_fixture_matches(
         ({"turnIndex": -1}, "turnIndex must be a non-negative integer"),
         ({"sequenceIndex": True}, "sequenceIndex must be a non-negative integer"),
         ({"turnIndex": 0, "sequenceIndex": 1},
-         "the match has both turnIndex and sequenceIndex; set only one of them"),
+         "match sets both turnIndex and sequenceIndex; remove one of them"),
         ({"hasToolResult": "no"}, "hasToolResult must be true or false"),
         ({"hasToolResult": False, "toolCallId": "c"},
-         "the match is contradictory: it both requires and excludes tool results"),
+         "match both requires and excludes tool results, so no request can match"),
     ],
 )  # fmt: skip
 def test_match_fields_that_no_scenario_can_express_are_refused_and_never_left_out(
@@ -283,13 +283,14 @@ def test_an_error_keeps_its_status_its_fields_and_its_retry_delay() -> None:
          ("the response contains an embedding; "
           "scenarios support only text, reasoning and tool calls")),
         ({"error": {"message": "a"}, "status": 302},
-         "the status of the error must be from 400 to 599"),
+         "status must be from 400 to 599 for an error"),
         ({"toolCalls": [{"name": "a", "arguments": "[1]"}]},
          "the arguments of a are not a JSON object"),
         ({"toolCalls": [{"name": "a", "arguments": "{"}]},
          "the arguments of a are not a JSON object"),
         ({"toolCalls": [5]}, "a tool call has no name"),
-        ({"blocks": [{"type": "film"}]}, "a block of the response is neither text nor a toolCall"),
+        ({"blocks": [{"type": "film"}]},
+         "the response contains a block that is neither text nor a toolCall"),
         ({"toolCalls": [{"name": "a", "arguments": '{"a":' * 90 + "1" + "}" * 90}]},
          "the arguments of a tool call are nested more than 64 levels deep"),
     ],
@@ -335,7 +336,10 @@ def test_the_file_names_omitted_fixtures_and_changed_fields() -> None:
         fixture({"turnIndex": 0}), fixture({"inputText": "a"}), fixture({"turnIndex": 1}), 5
     )
 
-    nearest = "only the given turn; aimock also uses the nearest fixture for other turns"
+    nearest = (
+        "only the given turn; aimock would also use the fixture for other turns if no other "
+        "fixture is nearer"
+    )
     assert converted.yaml_text.splitlines()[1:4] == [
         f"# Fixture 1, 3: turnIndex matches {nearest}.",
         f"# Fixture 2 was not imported: {EMBEDDINGS}.",

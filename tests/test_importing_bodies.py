@@ -482,7 +482,7 @@ UNREADABLE: Final = {
     "a flawed encoding": (vcr_recording({}, {"body": "%", "bodyEncoding": "base64"}),
                           "a body is not valid base64"),
     "another object": (vcr_recording({}, {"body": {"string": "a", "more": "b"}}),
-                       "unknown field 'more' in a body; it may contain part of the body"),
+                       "unknown field 'more' in a body; this field may contain part of the body"),
     "two bodies": (vcr_recording({}, {"body": {"string": "a"}, "content": "b"}),
                    "a request or response has two bodies, in body and content"),
     "two strings": (vcr_recording({}, {"body": {"string": "a", "base64_string": "Yg=="}}),
@@ -547,5 +547,5 @@ def test_a_response_of_which_only_the_head_was_kept_is_refused() -> None:
     data = vcr_recording({}, {"headers": {"Content-Length": "3"}, "body": {"string": ""}})
     assert (
         refusal_reason(data, empty_body, empty_body)
-        == "the response body was not recorded, although content-length is 3"
+        == "the response body is empty, but content-length is 3"
     )

@@ -341,7 +341,7 @@ async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
         seen = await page(record_proxy.url)
 
     assert (status, document["error"]) == (
-        409, "llm-proxy record does not support paces; it forwards data as it arrives",
+        409, "cannot set a pace: llm-proxy record forwards data as it arrives",
     )  # fmt: skip
     assert seen[0] == 200
 

@@ -39,7 +39,7 @@ def test_separators_stand_between_rearranged_messages(
 @each_row("order", [SWAPPED, (1, 1)])
 def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
     with pytest.raises(
-        ValueError, match="the last message closes the JSON array, so it cannot be moved"
+        ValueError, match="cannot move the last message, because it closes the JSON array"
     ):
         rearrange_messages("json-array", [b'[{"a":1}', b"\n]"], order)
 

@@ -690,7 +690,8 @@ async def test_the_command_refuses_an_unusable_id(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: error: --id: ' a' is not printable, or starts or ends with white space"
+        "llm-proxy: error: --id: ' a' contains non-printable characters, or "
+        "starts or ends with white space"
     )
 
 

@@ -278,7 +278,7 @@ async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
     assert chosen == {
         "session": "default",
         "scenario": "refnd",
-        "warning": "scenario refnd is not loaded; the session will use it once it is loaded; "
+        "warning": "scenario refnd is not loaded; once it is loaded, the session will use it; "
         "to list all IDs, run llm-proxy scenario ls",
     }
     assert (

@@ -32,7 +32,7 @@ def compile_expression(argument: str) -> Any:
         )
     if _BYTE_ESCAPE.search(argument):
         raise UsageError(
-            rf"regex={shown}: \C can match a part of a multi-byte character; use . or a character "
+            rf"regex={shown}: \C can match part of a multi-byte character; use . or a character "
             r"class"
         )
     options = re2.Options()

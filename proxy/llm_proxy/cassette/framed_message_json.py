@@ -132,9 +132,9 @@ def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
             return b64decode(encoded, validate=True)
         case _:
             raise ValueError(
-                "wrong fields: a message needs exactly one of the fields data, line, json, text "
-                "and base64 (event is allowed only with data); a frame needs exactly one of the "
-                "fields json, chunk, text and base64"
+                "wrong fields: a message needs exactly one of data, line, json, text and base64 "
+                "(event is allowed only with data); a frame needs exactly one of json, chunk, "
+                "text and base64"
             )
 
 

@@ -130,7 +130,7 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
         line = _convert_line(file, next(whole_lines), RequestLine)
     except StopIteration:
         raise CassetteError(
-            file, None, "the spool file is truncated: it ends before the request"
+            file, None, "the spool file is truncated: the request is missing"
         ) from None
     try:
         request = line.to_stored_request()

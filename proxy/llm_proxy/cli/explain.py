@@ -59,9 +59,11 @@ _REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"
 
 @click.command(cls=GroupedCommand)
 @click.argument("request")
-@click.option("--path", default="", help="Path of the request; guessed from the body if omitted.")
+@click.option("--path", default="", help="Path of the request (default: guessed from the body).")
 @click.option(
-    "--method", default="", help="Method of the request (default: POST with a body, else GET)."
+    "--method",
+    default="",
+    help="Method of the request (default: POST if there is a body, else GET).",
 )
 @click.option(
     "--header",
@@ -89,7 +91,7 @@ def explain(
 
     The output shows the parts of the request that form the key, the changes made by each rule, the
     key, and the matching takes. If no take matches, the output shows the nearest cassette, every
-    difference, and the --normalise rules that would make the cassette match.
+    difference, and the --normalise rules with which that cassette would match.
 
     REQUEST is a JSON file with the body of a request, or an object that contains method, path,
     headers and body. Use - for stdin. REQUEST can also be a cassette: a file, or the first
@@ -127,7 +129,7 @@ def explain(
         routed = max(routed_candidates, key=takes.best_similarity)
         print_note(
             f"path guessed from the body: {routed.request.method} {routed.stored_request.path}; "
-            "if it is wrong, set --path"
+            "if this path is wrong, set --path"
         )
     explanation = _explain_request(routed, takes, match.minimum_similarity)
     if as_json:
@@ -155,7 +157,7 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     document = read_json_object(
         name,
         "the body of a request, or an object with method, path, headers and body",
-        "stdin is empty; pass a request, as in llm-proxy explain - < request.json"
+        "stdin is empty; pass a request, for example: llm-proxy explain - < request.json"
         if name == "-"
         else f"{name} is empty; pass a file with the JSON body of a request",
     )
@@ -166,8 +168,8 @@ def _candidate_requests(library: Library, name: str, path: str) -> tuple[list[Re
     guesses = list(_guess_chat_requests(document))
     if not guesses:
         raise UsageError(
-            f"{name}: cannot guess the path from the body; set --path, such as "
-            "--path /v1/embeddings"
+            f"{name}: cannot guess the path from the body; set the path, for "
+            "example --path /v1/embeddings"
         )
     return guesses, ""
 
@@ -183,8 +185,8 @@ def _find_named_cassette(library: Library, name: str) -> Path:
             raise
     shown = display.shell_quoted_path(name)
     raise UsageError(
-        f"no such file: {shown}, and no such cassette in {folder_name(library.root)}; pass a file "
-        "with the JSON body of a request, - for stdin, or the start of a cassette's name"
+        f"no such file: {shown}, and no such cassette in {folder_name(library.root)}; pass the "
+        "path of a JSON file, - for stdin, or the first characters of a cassette name"
     )
 
 
@@ -208,7 +210,8 @@ def _request_from_document(name: str, document: dict[str, Any]) -> Request:
         )
     except msgspec.ValidationError:
         raise UsageError(
-            f"{name}: headers must be an object of strings, or a list of pairs of strings"
+            f"{name}: headers must be an object with string values, or a list of "
+            "[name, value] pairs"
         ) from None
     headers = tuple(named_headers.items() if isinstance(named_headers, dict) else named_headers)
     if content and header_value(headers, "content-type") is None:

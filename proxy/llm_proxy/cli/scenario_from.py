@@ -46,7 +46,9 @@ def from_(
       llm-proxy scenario from dc8593 aa77e9 --id refund --output scenarios/refund.yaml
     """
     if name != name.strip() or not name.isprintable():
-        raise UsageError(f"--id: {name!r} is not printable, or starts or ends with white space")
+        raise UsageError(
+            f"--id: {name!r} contains non-printable characters, or starts or ends with white space"
+        )
     library = Library(cassettes)
     files = dict.fromkeys(find_cassette_path(library, text) for text in names)
     generated_scenario = generate_scenario(

@@ -153,9 +153,9 @@ def _duplicate_lines(duplicates: Sequence[Sequence[CassetteRow]]) -> Iterator[st
     if duplicates:
         count = count_with_noun(len(duplicates), "response")
         redundant = format_size(sum(total_file_size_bytes(same[1:]) for same in duplicates))
-        yield f"duplicates: {count} stored more than once, using {redundant} of extra space"
+        yield f"duplicates: {count} stored more than once; the copies use {redundant}"
     for same in duplicates[:_MAX_SHOWN]:
         yield "  " + " = ".join(row.relative_path for row in same)
     if len(duplicates) > _MAX_SHOWN:
         more = len(duplicates) - _MAX_SHOWN
-        yield f"  and {more:,} more; run llm-proxy ls --duplicates to list all"
+        yield f"  and {more:,} more; run llm-proxy ls --duplicates to list all of them"

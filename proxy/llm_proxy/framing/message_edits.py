@@ -222,7 +222,7 @@ def rearrange_messages(codec: str, messages: Sequence[bytes], order: Sequence[in
         case "json-array":  # the opening bracket stays in front, and commas between elements
             elements = [_BEFORE_ELEMENT.sub(b"", message) for message in reordered]
             if not all(each.endswith((b"}", b"]")) and each != b"]" for each in elements):
-                raise ValueError("the last message closes the JSON array, so it cannot be moved")
+                raise ValueError("cannot move the last message, because it closes the JSON array")
             opening = messages[0].removesuffix(_BEFORE_ELEMENT.sub(b"", messages[0]))
             return [opening + elements[0], *(b"," + element for element in elements[1:])]
         case _:

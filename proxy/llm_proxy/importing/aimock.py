@@ -79,23 +79,23 @@ _PATH_OF_EQUAL_TEXT: Final[Mapping[str, str]] = {
 _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     "sequenceIndex": ImportLoss(
         "sequence",
-        "sequenceIndex counts requests, but a scenario counts the turns of a conversation; a new "
-        "conversation starts again with the first response",
+        "sequenceIndex is converted to the number of a turn in a conversation; unlike in aimock, "
+        "each new conversation starts with the first response",
     ),
     "turnIndex": ImportLoss(
         "nearest turn",
-        "turnIndex matches only the given turn; aimock also uses the nearest fixture for "
-        "other turns",
+        "turnIndex matches only the given turn; aimock would also use the fixture for other turns "
+        "if no other fixture is nearer",
     ),
     "model": ImportLoss(
         "dated models",
-        "model matches only the given name; aimock also matches the name with a date suffix (use a "
-        "pattern such as gpt-5-20*)",
+        "model matches only the exact name; to match names with a date suffix as aimock does, use "
+        "a pattern such as gpt-5-20*",
     ),
     "context": ImportLoss(
         "context",
-        "context becomes the session name; send the header x-llm-proxy-session instead of "
-        "X-AIMock-Context",
+        "context is converted to a session name; clients must send the header "
+        "x-llm-proxy-session instead of X-AIMock-Context",
     ),
 }
 
@@ -139,7 +139,8 @@ _USAGE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 _COSTS: Final = ImportLoss("costs", "only the token counts in usage are imported")
 _RESPONSE_ENVELOPE: Final = ImportLoss(
     "envelope",
-    "ids, models, roles and fingerprints of responses are not imported; new ones are generated",
+    "the IDs, models, roles and fingerprints of responses are not imported; llm-proxy generates "
+    "new values",
 )
 _WEB_SEARCHES: Final = ImportLoss(
     "searches", "webSearches is not imported; scenarios do not support it"
@@ -149,8 +150,8 @@ _RESPONSE_LOSSES: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, _UNKNOWN_F
 """In the order in which they are listed."""
 _ENDLESS_ERROR: Final = ImportLoss(
     "permanent error",
-    "the error is returned for the first million requests, in the error format of the requested "
-    "API; later responses are empty",
+    "the first million requests get this error, in the error format of the requested API; later "
+    "requests get an empty response",
 )
 _LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
     **dict.fromkeys(
@@ -174,14 +175,14 @@ _FAULT_BY_CHAOS_FIELD: Final = {
 }
 """The beginning of the fault's rule, and the unit of its number."""
 _RECORDED_GAPS: Final = ImportLoss(
-    "gaps", "the recorded gaps between chunks are replaced by their mean"
+    "gaps", "all recorded delays between chunks are replaced by the mean delay"
 )
 _NONSTREAM_TIMES: Final = ImportLoss(
-    "stream times", "streamingProfile and recordedTimings also apply to non-streamed responses"
+    "stream times", "streamingProfile and recordedTimings also delay non-streamed responses"
 )
 _CHUNK_COUNTS: Final = ImportLoss(
     "chunks",
-    "truncateAfterChunks counts stream events instead of chunks; the number of events of a "
+    "truncateAfterChunks counts stream events instead of chunks; the number of events in a "
     "response depends on the dialect",
 )
 
@@ -267,9 +268,7 @@ def _convert_fixture(
     if not isinstance(fixture, dict) or not isinstance(fixture.get("match"), dict):
         raise NotImportable("the fixture has no match object")
     if _nesting_depth(fixture) > _MAX_DEPTH:
-        raise NotImportable(
-            f"the values of the fixture are nested more than {_MAX_DEPTH} levels deep"
-        )
+        raise NotImportable(f"the fixture is nested more than {_MAX_DEPTH} levels deep")
     match_fields, match_losses = _convert_match(fixture["match"])
     step, step_losses = _convert_response(fixture.get("response"))
     timing, timing_losses = ({}, []) if "failure_status" in step else _convert_timing(fixture)
@@ -331,9 +330,7 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
             raise NotImportable(f"{name} must be a non-negative integer")
         if turn:
-            raise NotImportable(
-                "the match has both turnIndex and sequenceIndex; set only one of them"
-            )
+            raise NotImportable("match sets both turnIndex and sequenceIndex; remove one of them")
         follows_tool_result = name == "sequenceIndex" and (
             fields.get("hasToolResult") or "toolCallId" in fields or "toolResultContains" in fields
         )
@@ -346,7 +343,7 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         conditions |= lenient_json.object_fields(field_match.pop("json", None))
         if any(match_fields.get(key, item) != item for key, item in field_match.items()):
             raise NotImportable(
-                "the match is contradictory: it both requires and excludes tool results"
+                "match both requires and excludes tool results, so no request can match"
             )
         match_fields |= field_match
         if name in _MATCH_LOSSES:
@@ -454,7 +451,7 @@ def _failure_step(response: Fields, error: Fields) -> Fields:
     value = response.get("status")
     status = _DEFAULT_ERROR_STATUS if value is None else lenient_json.first_integer(value)
     if status is None or status not in _ERROR_STATUSES:
-        raise NotImportable("the status of the error must be from 400 to 599")
+        raise NotImportable("status must be from 400 to 599 for an error")
     fields: Fields = {item: error[item] for item in _ERROR_FIELDS if error.get(item) is not None}
     step: Fields = {
         "failures_before_success": _ENDLESS_FAILURE_COUNT,
@@ -494,7 +491,7 @@ def _content_part(block: Json) -> Fields:
         case {"type": "toolCall"}:
             return {"part": "tool-call", **_tool_call(block)}
         case _:
-            raise NotImportable("a block of the response is neither text nor a toolCall")
+            raise NotImportable("the response contains a block that is neither text nor a toolCall")
 
 
 def _tool_call(call: Json) -> Fields:

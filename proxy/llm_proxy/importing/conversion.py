@@ -229,7 +229,7 @@ def _check_body_kept(label: str, head: ResponseHead, body: bytes) -> None:
     is_compressed = header_value(head.headers, _CONTENT_ENCODING) is not None
     if head.framing == "length" and head.content_length and not body and not is_compressed:
         raise NotImportable(
-            f"the {label} body was not recorded, although content-length is {head.content_length}"
+            f"the {label} body is empty, but content-length is {head.content_length}"
         )
 
 

@@ -60,7 +60,7 @@ def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label
         if value and not is_number and name not in known:
             shown_name = printable_excerpt(name, 80)
             raise NotImportable(
-                f"unknown field '{shown_name}' in {label}; it may contain part of the body"
+                f"unknown field '{shown_name}' in {label}; this field may contain part of the body"
             )
 
 
@@ -237,7 +237,7 @@ def dump_json(parsed: Any) -> bytes:
         return orjson.dumps(parsed)
     except TypeError:
         raise NotImportable(
-            "a body is stored as parsed values that cannot be serialised as JSON"
+            "the file contains a parsed body with a value that cannot be serialised as JSON"
         ) from None
 
 

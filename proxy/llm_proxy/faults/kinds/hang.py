@@ -17,7 +17,7 @@ KIND = FaultKind(
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "time until the connection is closed; default: the `--silence` time",
+            "how long to keep the connection open; default: the value of `--silence`",
         )
     },
     example="hang,for=500ms",

@@ -55,7 +55,8 @@ async def listen(runner: web.ServerRunner, settings: Settings) -> str:
         for own_host in ("127.0.0.1", "localhost", "[::1]", host):
             if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own_host}:{port}":
                 raise UsageError(
-                    f"--upstream {name}={address}: this is the address of the proxy itself"
+                    f"--upstream {name}={address}: this is the address of llm-proxy itself; "
+                    "set the address of the provider"
                 )
     return f"http://{_connectable_host(host)}:{port}"
 

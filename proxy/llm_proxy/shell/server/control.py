@@ -142,16 +142,14 @@ class ControlPages:
         document = {"session": session, "scenario": scenario_id}
         if not await self.choose_scenario(session, scenario_id):
             document["warning"] = (
-                f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; the "
-                "session will use it once it is loaded; to list all IDs, run llm-proxy scenario ls"
+                f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; once "
+                "it is loaded, the session will use it; to list all IDs, run llm-proxy scenario ls"
             )
         return 200, document
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
         if self.mode.name == "record":
-            return 409, {
-                "error": "llm-proxy record does not support paces; it forwards data as it arrives"
-            }
+            return 409, {"error": "cannot set a pace: llm-proxy record forwards data as it arrives"}
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")
         if not isinstance(session, str) or (session and not is_valid_name(session)):
