@@ -233,8 +233,8 @@ class TestChildProcess:
                 "./no-interpreter",
                 126,
                 (
-                    "cannot run ./no-interpreter: Exec format error; add a first line such as "
-                    "#!/bin/sh to the script"
+                    "cannot run ./no-interpreter: Exec format error; if it is a script, start "
+                    "its first line with #!, such as #!/bin/sh"
                 ),
             ),
         ],

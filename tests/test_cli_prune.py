@@ -83,7 +83,7 @@ async def test_takes_go_together_or_not_at_all(tmp_path: Path) -> None:
     assert cassette_paths(tmp_path) == [one, other]
     assert "deleted 0 cassettes in ./cassettes; " in result.last_error_line
     assert (
-        "kept 1 cassette (they match, but other takes of the same request do not)"
+        "kept 1 cassette (other takes of the same requests do not match the filters)"
         in result.last_error_line
     )
 
@@ -124,7 +124,7 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
     ("tracked_for", "message"),
     [
         (None, "no play times are stored for ./cassettes on this machine; "),
-        (DAY, "play times for ./cassettes have been stored on this machine only since 2"),
+        (DAY, "play times for ./cassettes are stored on this machine only since 2"),
     ],
     ids=["never", "for a day"],
 )
@@ -165,8 +165,8 @@ async def test_cassettes_that_no_journal_used_are_deleted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("names", "reason"),
-    [(["openai-chat/m/0-1.jsonl"], "run.json: the journal lists no cassette in ./cassettes; "),
-     ([], "--journal: the runs used no cassette in ./cassettes, so prune would")],
+    [(["openai-chat/m/0-1.jsonl"], "run.json: none of the cassettes in this journal exists"),
+     ([], "--journal: the journals list no cassettes, so prune would")],
     ids=["of another library", "of a run that played nothing"],
 )  # fmt: skip
 async def test_a_journal_that_would_let_all_of_them_go_is_refused(

@@ -627,9 +627,9 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 @each_row(
     ("data", "beginning"),
     [
-        (STREAM.encode(), "the file contains a response without its request"),
-        (b'{"candidates":[]}', "the file contains a response without its request"),
-        (b'{"choices":[]}\n{"choices":[]}\n', "the file contains a response without its request"),
+        (STREAM.encode(), "the file contains only a response"),
+        (b'{"candidates":[]}', "the file contains only a response"),
+        (b'{"choices":[]}\n{"choices":[]}\n', "the file contains only a response"),
         (b"# Notes\n", "unknown format; supported: "),
         (b"", "unknown format; supported: "),
         (b"version: 1\ninteractions: []\n", "unknown format; supported: "),

@@ -52,7 +52,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("uuid", "unknown rule 'uuid'; did you mean 'uuids'?"),
         ("nothing-like-it", f"unknown rule 'nothing-like-it'; known: {', '.join(NORMALISERS)}"),
         ("uuids=x", "uuids takes no argument; remove =x"),
-        ("uuids@2", "the version of uuids is 1, not 2; remove @2"),
+        ("uuids@2", "rule uuids has version 1, not 2; remove @2"),
         ("ignore", "ignore needs a JSONPath, such as ignore=$.metadata.trace"),
         ("regex= ", "regex needs a pattern, such as regex=build-[0-9]+"),
         ("regex=(a", "regex=(a is not a valid RE2 pattern: missing ): (a"),
@@ -61,8 +61,8 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         (r"regex=\C", r"regex=\C: \C can match part of a multi-byte character; use . or a char"),
         ("regex=(a?){500}a{500}", "is too large; reduce the repetition counts in {…}"),
         ("regex=" + "a" * 5000, "is too long; the maximum is 900 characters"),
-        ("regex=a\tb", "is not a valid rule: a rule has at most 1000 characters and contains no"),
-        ("ignore=$['" + "a" * 1000 + "']", "a rule has at most 1000 characters"),
+        ("regex=a\tb", "is not a valid rule: use at most 1000 characters, and no line"),
+        ("ignore=$['" + "a" * 1000 + "']", "use at most 1000 characters"),
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> None:

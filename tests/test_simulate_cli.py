@@ -46,7 +46,7 @@ async def test_a_strict_run_fails_though_the_application_got_an_answer(
 
     assert (strict.exit_code, statuses) == (1, [200])
     assert expected_error in strict.stderr
-    assert "1 request did not match a scenario" in strict.stderr
+    assert "1 request matched no scenario or failed a check" in strict.stderr
 
 
 async def test_a_run_that_is_not_strict_warns(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ async def test_an_instruction_that_cannot_be_followed_is_one_warning(
         await simulator.send(texts=("<|instruction_start|>{<|instruction_end|>",), stream=False)
 
     [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert "the instruction in the user message is ignored" in warning
+    assert "ignored the instruction in the user message" in warning
     assert simulator.journal.failed_sessions == []
 
 

@@ -401,7 +401,7 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
     )
     [warning] = response.warnings
     assert warning == (
-        "the instruction in the user message has an unknown field 'reasonning', which is ignored; "
+        "ignored the unknown field 'reasonning' of the instruction in the user message; "
         "known fields: id_message, reasoning, messages"
     )
 
@@ -467,7 +467,7 @@ def test_an_instruction_that_cannot_be_followed_is_a_message_like_any_other(
     )
     [warning] = response.warnings
     assert reason in warning
-    assert warning.startswith("the instruction in the user message is ignored")
+    assert warning.startswith("ignored the instruction in the user message")
     assert warning.endswith("between <|instruction_start|> and <|instruction_end|>")
 
 

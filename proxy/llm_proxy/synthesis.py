@@ -167,12 +167,12 @@ def _find_instruction(message: str) -> tuple[Instruction | None, tuple[str, ...]
         instruction, names = _parse_block(*after_start.partition(_INSTRUCTION_END)[:2])
     except (ValueError, msgspec.MsgspecError) as error:
         warning = (
-            f"the instruction in the user message is ignored: {error}; fix the JSON between "
+            f"ignored the instruction in the user message: {error}; fix the JSON between "
             f"{_INSTRUCTION_START} and {_INSTRUCTION_END}"
         )
         return None, (warning,)
     return instruction, tuple(
-        f"the instruction in the user message has an unknown field '{name}', which is ignored; "
+        f"ignored the unknown field '{name}' of the instruction in the user message; "
         "known fields: id_message, reasoning, messages"
         for name in names
         if name not in Instruction.__struct_fields__
@@ -187,7 +187,9 @@ def _parse_block(block: str, end: str) -> tuple[Instruction, Iterable[str]]:
     if not end:
         raise ValueError(f"{_INSTRUCTION_END} is missing")
     if len(block) > _MAX_BLOCK_CHARS:
-        raise ValueError(f"its length is {len(block)} characters (maximum {_MAX_BLOCK_CHARS})")
+        raise ValueError(
+            f"the instruction has {len(block)} characters (maximum {_MAX_BLOCK_CHARS})"
+        )
     block_bytes = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(block_bytes, type=Instruction)

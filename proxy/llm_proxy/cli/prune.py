@@ -47,7 +47,7 @@ _filter_option = grouped_option("Filters")
 @_filter_option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only cassettes not played for this long: 36h, 90d, 12w.")  # fmt: skip
 @_filter_option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
-              help="Only cassettes not played in this journal's run. Repeatable.")  # fmt: skip
+              help="Only cassettes not listed in this journal. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the cassettes without deleting them.")
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 @json_option
@@ -114,7 +114,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     parts = [f"{verb} {count} in {display.folder_name(library.root)}{size}"]
     if kept_count:
         kept = display.count_with_noun(kept_count, "cassette")
-        parts.append(f"kept {kept} (they match, but other takes of the same request do not)")
+        parts.append(f"kept {kept} (other takes of the same requests do not match the filters)")
     if errors:
         unreadable = display.count_with_noun(len(errors), "unreadable file")
         parts.append(f"kept {unreadable} (to see the errors, run llm-proxy verify)")
@@ -141,15 +141,16 @@ def _names_used_by_journals(
         cassette_names = journal_cassette_names(path)
         if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
-                f"{display.path_as_unicode_text(path)}: the journal lists no cassette in "
-                f"{display.folder_name(root)}; use the journal of a run that used this library "
-                "after the last llm-proxy rekey"
+                f"{display.path_as_unicode_text(path)}: none of the cassettes in this journal "
+                f"exists in {display.folder_name(root)}; if llm-proxy rekey renamed the "
+                "cassettes, write a new journal"
             )
         used.update(cassette_names)
     if journals and names and not used:
         raise UsageError(
-            f"--journal: the runs used no cassette in {display.folder_name(root)}, so prune would "
-            "delete all cassettes; use the journal of a run that plays the cassettes you need"
+            f"--journal: the journals list no cassettes, so prune would delete all cassettes in "
+            f"{display.folder_name(root)}; use the journal of a run that plays "
+            "the cassettes you need"
         )
     return used
 
@@ -175,12 +176,12 @@ def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[Casset
         stored = (
             f"no play times are stored for {folder} on this machine"
             if play_times.tracked_since is None
-            else f"play times for {folder} have been stored on this machine only since "
+            else f"play times for {folder} are stored on this machine only since "
             f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(
-            f"--unused-since {age_text}: {stored}; set --journal to the journals of runs that "
-            "play the cassettes you need"
+            f"--unused-since {age_text}: {stored}; instead, set --journal to the journal of a "
+            "run that plays the cassettes you need"
         )
 
     def is_unplayed(row: CassetteRow) -> bool:

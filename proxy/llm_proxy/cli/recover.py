@@ -41,11 +41,11 @@ from llm_proxy.shell.running.settings import default_spool_folder
 def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> None:
     r"""Make cassettes from recordings interrupted by a crash or a full disk.
 
-    While a response is being recorded, its data is in a spool outside the library. The spool
-    remains if the proxy is killed or cannot write to the library. This command converts each spool
-    to a cassette with all received bytes. If the spool contains no ending, the ending of the
-    cassette is "killed". Recordings in progress and existing takes are not changed. A recording
-    that is already in the library is not added again.
+    While llm-proxy records a response, it stores the data in a spool file outside the library. If
+    llm-proxy is killed or cannot write to the library, the spool remains. This command converts
+    each spool to a cassette with all received bytes. If the recording was interrupted before the
+    response ended, the ending in the cassette is "killed". Recordings in progress and existing
+    takes are not changed. Recordings that are already in the library are not added again.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def recover(cassettes: Path, *, shared_library: bool, spool: Path | None) -> Non
       llm-proxy recover --cassettes tests/cassettes
       llm-proxy recover && llm-proxy ls --partial
 
-    An unreadable spool is kept and reported, and the exit code is then 1.
+    If a spool is unreadable, the command keeps the spool, prints an error and exits with 1.
     """
     folder = spool or default_spool_folder(os.environ)
     result_count = recovered_count = partial_count = kept_count = 0

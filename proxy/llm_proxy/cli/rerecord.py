@@ -55,13 +55,14 @@ if TYPE_CHECKING:
 def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **values: Any) -> None:
     r"""Send recorded requests again, and replace their cassettes with the new responses.
 
-    A CASSETTE is a file, or the first characters of a cassette's name or key; filters narrow the
-    selection. All takes of a request in a session are replaced together. If a new response is
-    incomplete, or an error with a different status, all old takes are kept. API keys come from the
-    environment (OPENAI_API_KEY, ...).
+    CASSETTE is a file, or the first characters of a cassette's name or key. Filters restrict the
+    command to matching cassettes. All takes of a request in a session are replaced together. If a
+    new response is incomplete, or is an error with a different status, the command keeps all old
+    takes of the request. API keys come from the environment (OPENAI_API_KEY, ...).
 
-    Requests are sent as stored: later requests of a conversation still contain the old responses.
-    A request with a redacted secret cannot be sent again. The exit code is 1 if a request failed.
+    Requests are sent exactly as recorded, so later requests of a conversation still contain the old
+    responses. Requests whose secrets were redacted cannot be sent. The exit code is 1 if a request
+    failed.
 
     \b
     Examples:

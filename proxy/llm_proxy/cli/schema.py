@@ -14,8 +14,8 @@ from llm_proxy.scenario.documents.document import scenario_schema
 def schema(what: str) -> None:
     r"""Print the JSON Schema of scenario files.
 
-    Editors use the schema to validate and autocomplete scenario files. The schema contains field
-    names in snake_case; scenario files may also use camelCase.
+    Editors can use the schema to validate and autocomplete scenario files. The schema only allows
+    field names in snake_case, but llm-proxy also accepts camelCase in scenario files.
 
     \b
     Examples:

@@ -286,7 +286,7 @@ def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
         try:
             value = lenient_json.parse_json(data)
         except ValueError:
-            yield name, "text that is not JSON"
+            yield name, "data that is not valid JSON"
             return
         yield (
             name or lenient_json.str_or_empty(lenient_json.object_fields(value).get("type")),

@@ -14,7 +14,7 @@ from llm_proxy.turns import Failure
 
 RETRY_ARGUMENTS: Final = {
     "retry-after": FaultArgument(
-        unit_parsers.parse_duration_ms, "retry delay in headers such as `Retry-After`"
+        unit_parsers.parse_duration_ms, "retry delay, sent in headers such as `Retry-After`"
     ),
     "should-retry": FaultArgument(unit_parsers.parse_bool, "value of the header `x-should-retry`"),
 }

@@ -76,13 +76,13 @@ def parse_rule(text: str) -> NormaliserRule:
     rule = _build_rule(name, argument)
     if not is_valid_meta_text(str(rule)):
         raise UsageError(
-            f"'{shown}' is not a valid rule: a rule has at most {MAX_TEXT_CHARS} characters and "
-            "contains no line breaks, tabs or other control characters"
+            f"'{shown}' is not a valid rule: use at most {MAX_TEXT_CHARS} characters, and no line "
+            "breaks, tabs or other control characters"
         )
     if version is not None and int(version) != rule.version:
         shown_version = printable_excerpt(version, 20)
         raise UsageError(
-            f"the version of {name} is {rule.version}, not {shown_version}; remove @{shown_version}"
+            f"rule {name} has version {rule.version}, not {shown_version}; remove @{shown_version}"
         )
     return rule
 

@@ -25,7 +25,7 @@ KIND = FaultKind(
         **RETRY_ARGUMENTS,
         "retry-after": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "retry delay in headers such as `Retry-After`",
+            "retry delay, sent in headers such as `Retry-After`",
         ),
     },
     example="overloaded",

@@ -38,7 +38,7 @@ def _is_response_only(parsed_file: ParsedFile) -> bool:
 
 
 def _raise_response_only(_: ParsedFile) -> NoReturn:
-    raise UnreadableFile("the file contains a response without its request; import needs both")
+    raise UnreadableFile("the file contains only a response; import also needs the request")
 
 
 def _raise_no_exchange(_: Any) -> SourceExchange:

@@ -38,7 +38,7 @@ _MAX_SHOWN_FILES: Final = 20
 _MAX_PATH_CHARS: Final = 250
 """Maximum length of a path in the log."""
 _MISSING_RECORDING: Final = (
-    "a client received a response that was not recorded; please report this bug"
+    "a response was sent to a client but not recorded; please report this bug"
 )
 
 
@@ -96,7 +96,7 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
         except LlmProxyError as error:
             log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
             return True
-        log.info("wrote the journal; to summarise it, run llm-proxy report %s", settings.journal)
+        log.info("wrote the journal; to print a summary, run llm-proxy report %s", settings.journal)
     return has_failed
 
 
@@ -152,7 +152,9 @@ def _log_summary(mode: str, journal: Journal) -> None:
         log.info("simulated %s", count_with_noun(counts.simulated, "response"))
     if counts.unsuccessful:
         failed_requests = count_with_noun(counts.unsuccessful, "request")
-        log.warning("%s did not match a scenario; see the warnings above", failed_requests)
+        log.warning(
+            "%s matched no scenario or failed a check; see the warnings above", failed_requests
+        )
     if counts.upstream_failed:
         failed_requests = count_with_noun(counts.upstream_failed, "request")
         log.warning("%s failed because of a provider or connection error", failed_requests)

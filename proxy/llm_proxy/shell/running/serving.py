@@ -173,7 +173,7 @@ async def start_command(
     except OSError as error:
         hint = ""
         if error.errno == errno.ENOEXEC:
-            hint = "; add a first line such as #!/bin/sh to the script"
+            hint = "; if it is a script, start its first line with #!, such as #!/bin/sh"
         raise CommandNotStarted(126, f"cannot run {command[0]}: {error.strerror}{hint}") from None
 
 
