@@ -216,7 +216,7 @@ class TestSse:
         file = path.relative_to(tmp_path)
         assert result.exit_code == 1
         assert (
-            f"is not an SSE stream; print its bytes with llm-proxy show {file} --body"
+            f"is not an SSE stream; print the response body with llm-proxy show {file} --body"
             in result.last_error_line
         )
 

@@ -494,8 +494,8 @@ UNREADABLE: Final = {
     "characters": (to_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
                    "the text of a body cannot be encoded as 'ISO-8859-1'"),
     "a form or JSON": (vcr_recording({"body": {"a": "b"}}, {}),
-                       ("the request body is stored as an object and has no content type, "
-                        "so it may be a form or JSON")),
+                       ("cannot tell whether the request body is a form or JSON: the body is "
+                        "stored as an object, and the request has no content type")),
     "a form": (vcr_recording({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
                          "body": {"a": 1}}, {}),
                ("a body is stored as JSON, but its content type is "

@@ -163,7 +163,7 @@ def test_at_the_start_all_mistakes_are_reported(tmp_path: Path, clock: Clock) ->
     assert first == f"25 errors in the scenarios of {path}:"
     assert lines[0] == f'  {path}:1:8: $[0].id: expected text, got the number 1; write "1"'
     assert lines[19].startswith(f"  {path}:20:8: $[19].id: ")
-    assert lines[20:] == ["  and 5 more; run `llm-proxy scenario lint` to list all"]
+    assert lines[20:] == ["  and 5 more; run `llm-proxy scenario lint` to list all errors"]
 
 
 def test_at_the_start_warnings_are_logged(
@@ -413,7 +413,7 @@ async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
     assert [record.getMessage().replace(f"{tmp_path}", ".") for record in caplog.records] == [
         (
             "keeping the previous scenarios: 1 error in the scenarios of .:\n"
-            "  ./a.yaml: the file is empty now; save it again or delete it"
+            "  ./a.yaml: the file is now empty; save the scenarios again, or delete the file"
         )
     ]
 

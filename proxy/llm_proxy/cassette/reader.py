@@ -201,7 +201,8 @@ class _CassetteParser:
         if end.at_ms < (starts[-1][1] if starts else head.at_ms):
             raise self._error(
                 last_number,
-                f"the response ends at {end.at_ms} ms, but its head or last read arrived later",
+                f"the response ends at {end.at_ms} ms, which is earlier than the time of the "
+                "response head or the last read",
             )
         codec = framing.codec_name_for_body(head.codec, body)
         if codec != head.codec:  # stored by a version that relied on the content type alone
@@ -247,7 +248,7 @@ class _CassetteParser:
             read_starts = self._parse_read_starts(number, at, len(message), earliest_ms)
             if message and not starts and (not read_starts or read_starts[0][0] != 0):
                 raise self._error(
-                    number, '"at" does not state when the first byte of the body arrived'
+                    number, '"at" must contain the time when the first byte of the body arrived'
                 )
             starts += [(position + offset, ms) for offset, ms in read_starts]
             earliest_ms = read_starts[-1][1] if read_starts else earliest_ms

@@ -81,7 +81,7 @@ def _name_sort_key(name: str) -> tuple[list[str], int]:
 @click.option("--sort", type=click.Choice(list(_SORT_KEYS)), default="name", show_default=True,
               help="Sort by this property, smallest or oldest first.")  # fmt: skip
 @click.option("--duplicates", is_flag=True,
-              help="Only cassettes with the same request and response as another.")  # fmt: skip
+              help="Only duplicates: cassettes with the same request and response.")  # fmt: skip
 @click.option("--reverse", is_flag=True, help="Reverse the sort order.")
 @json_option
 def ls(

@@ -41,10 +41,10 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
     r"""Rename cassettes to match the current --normalise rules.
 
     The name of a cassette starts with the key of its request. The key depends on the --normalise
-    rules that were set during the recording. Cassettes recorded under other rules still match, but
-    llm-proxy must read every file to find them. This command updates the key and name of every
-    cassette, and changes nothing else. If the command is interrupted, no cassette is lost; run it
-    again.
+    rules that were set during the recording. Cassettes recorded with other rules still match, but
+    llm-proxy must read every file to find these cassettes. This command updates the key and name of
+    every cassette. The rest of each cassette is unchanged. If the command is interrupted, no
+    cassette is lost; run the command again.
 
     \b
     Examples:
@@ -53,7 +53,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
       llm-proxy rekey --cassettes tests/cassettes --normalise claude-code
 
     If different requests have the same key under the new rules, their cassettes become takes of one
-    key; the output lists these cassettes and rules. The exit code is 1 if a file cannot be read.
+    key. The output lists these cassettes and the rules. The exit code is 1 if a file cannot be
+    read.
     """
     library = Library(cassettes)
     library.refresh()

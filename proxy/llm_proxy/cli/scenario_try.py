@@ -50,21 +50,19 @@ from llm_proxy.take_numbers import RequestCounter
     show_default=True,
     help="Dialect of the request.",
 )
-@click.option(
-    "--path", default="", help="Path of the request (default: the usual path of the dialect)."
-)
+@click.option("--path", default="", help="Request path (default: the usual path for the dialect).")
 @click.option("--session", default="", metavar="NAME", help="Session of the request.")
 @click.option(
     "--scenario", default="", metavar="ID", help="Value of the header x-llm-proxy-scenario."
 )
 def try_(file: Path, request: Path, dialect: str, path: str, session: str, scenario: str) -> None:
-    r"""Show which scenario responds to a request, the reason, and the response.
+    r"""Show which scenario responds to a request and why, and show the response.
 
     FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
-    If no scenario matches, the mock in the scenario files responds. The response shown is that to
-    the first attempt of the turn, or the mock's first reply.
+    If no scenario matches, the mock in the scenario files responds. The output shows the response
+    to the first attempt of the turn, or the first reply of the mock.
 
-    The exit code is 1 if no scenario or mock responds, or if the request fails a check of its
+    The exit code is 1 if no scenario or mock responds, or if the request fails a check of the
     scenario.
 
     \b

@@ -14,7 +14,7 @@ def _serialize_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
     if exported_exchange.cassette.codec_name != "sse":
         file = printable_excerpt(exported_exchange.cassette.file, 500)
         raise NotRepresentable(
-            f"the response of {file} is not an SSE stream; print its bytes with "
+            f"the response of {file} is not an SSE stream; print the response body with "
             f"llm-proxy show {file} --body, or convert it with --as"
         )
     return exported_exchange.cassette.response_body

@@ -231,7 +231,7 @@ class ScenarioLibrary:
 
     def _reload(self, scanned: tuple[ScannedFile, ...]) -> None:
         loaded = self._read_changed(scanned)
-        emptied_reason = "the file is empty now; save it again or delete it"
+        emptied_reason = "the file is now empty; save the scenarios again, or delete the file"
         emptied_mistakes = tuple(
             DocumentMistake(path_as_unicode_text(file.path), 0, 0, ROOT_PATH, emptied_reason)
             for file, file_scenarios in self._loaded_by_file.items()
@@ -262,7 +262,9 @@ class ScenarioLibrary:
         """One message with the first mistakes and the number of the others."""
         lines = [str(mistake) for mistake in mistakes[:_MAX_LISTED_MISTAKES]]
         if remaining_count := len(mistakes) - len(lines):
-            lines.append(f"and {remaining_count} more; run `llm-proxy scenario lint` to list all")
+            lines.append(
+                f"and {remaining_count} more; run `llm-proxy scenario lint` to list all errors"
+            )
         count = count_with_noun(len(mistakes), "error")
         heading = f"{count} in the scenarios of {path_as_unicode_text(self.path)}:"
         return "\n  ".join((heading, *lines))

@@ -3,7 +3,7 @@
     content-encoding: gzip  event 1  event 2  …
     ├───────────────────────┼────────┼────────┼──
 
-If the body is already compressed with gzip, `Content-Encoding` is `deflate`.
+If the body is already compressed with gzip, `Content-Encoding` is set to `deflate` instead.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@ r"""`bad-utf8`: the text contains a byte that is invalid in UTF-8.
 
     {"content":"Hello"}     becomes     {"content":"Hello\xff"}
 
-The byte is inserted into the event's model output, or else into its last string.
+The byte is inserted into the event's model output. Without model output, the byte is inserted into
+the event's last string.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-Data is sent every 20 ms; a write can end within an event or a multi-byte character.
+Data is sent every 20 ms. A write can end in the middle of an event or a multi-byte character.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     head  EF BB BF  event 1  event 2  …
     ├─────┼─────────┼────────┼────────┼──
 
-SSE and JSON parsers may skip the mark, but many fail or lose the first event.  AWS event streams
-and compressed bodies are not supported.
+Some SSE and JSON parsers skip the byte order mark; others fail or lose the first event. AWS event
+streams and compressed bodies are not supported.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     head  event 1  event 2  FIN
     ├─────┼────────┼────────┤
 
-If the response has neither a `Content-Length` nor chunks, the connection is reset instead. Without
+If the response has no `Content-Length` and is not chunked, the connection is reset instead. Without
 a location, the connection is closed before the response.
 """
 

@@ -4,7 +4,7 @@
     ├────────┼────────┼───────────────────────┼─────┤
 
 The stream ends with the provider's finish reason, such as `content_filter` or `SAFETY`. A
-non-streaming response contains only the first half of its text. Ollama is not supported.
+non-streaming response contains only the first half of the original text. Ollama is not supported.
 """
 
 from __future__ import annotations

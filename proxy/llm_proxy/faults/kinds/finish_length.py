@@ -4,7 +4,7 @@
     ├────────┼────────┼───────────────┼─────┤
 
 The stream ends with the provider's finish reason, such as `length` or `max_tokens`. A non-streaming
-response contains only the first half of its text.
+response contains only the first half of the original text.
 """
 
 from __future__ import annotations

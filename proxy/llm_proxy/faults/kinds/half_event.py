@@ -3,7 +3,7 @@
     head  event 1  eve  0␍␊␍␊
     ├─────┼────────┼───┤
 
-Only half of the next event's bytes are sent, even if this splits a multi-byte character.
+Only half of the next event's bytes are sent. A multi-byte character can be cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _end_within_message(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "half-event",
     FaultEffect.TRUNCATED,
-    "a body that ends within an event",
+    "a body that ends in the middle of an event",
     lambda: OneShot(_end_within_message, taken_message_count=1, changes_length=True),
     allowed_locations=MESSAGE_LOCATIONS,
     allowed_codecs=STREAM_CODECS,

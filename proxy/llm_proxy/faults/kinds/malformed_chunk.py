@@ -1,4 +1,4 @@
-"""`malformed-chunk`: the proxy sends an invalid HTTP chunk, and closes the connection.
+"""`malformed-chunk`: the proxy sends an invalid HTTP chunk and closes the connection.
 
 head  event 1  event 2  zz␍␊  FIN
 ├─────┼────────┼────────┼─────┤

@@ -1,4 +1,4 @@
-"""`malformed-json`: the JSON of an event or of a non-streaming response is truncated.
+"""`malformed-json`: the JSON of one event, or of a non-streaming response, is truncated.
 
     data: {"id":"a","choices":[…]}     becomes     data: {"id":"a","ch
 

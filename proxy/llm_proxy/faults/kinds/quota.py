@@ -4,12 +4,11 @@
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
-Each session has its own quota. The first request starts a window; the first request after this
-window starts the next one. Responses contain the provider's rate limit headers. Requests that
-exceed the quota are rejected with HTTP 429, and are not counted.
+Each session has its own quota. The first request starts a time window. After the window, the next
+request starts a new window. Responses contain the provider's rate limit headers. Requests that
+exceed the quota are rejected with HTTP 429. Rejected requests do not count towards the quota.
 
-The tokens of requests, and of responses that report no usage, are estimated at one per four
-characters.
+Tokens are estimated at one per four characters, except for responses that report usage.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
     ├─────────────────────────────────────────────────────────────────────────────┤
 
-The message, rate limit headers and retry delay (default: one second) use the provider's format.
+The error message, rate limit headers and retry delay use the provider's format. The default retry
+delay is one second.
 """
 
 from __future__ import annotations

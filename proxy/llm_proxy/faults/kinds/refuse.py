@@ -3,8 +3,8 @@
     SYN  RST
     ├────X      connection refused
 
-The proxy closes its listening socket for all clients. Open connections are reset on their next
-request. The journal does not contain refused connections.
+The proxy closes its listening socket for all clients. Open connections are reset when they receive
+the next request. The journal does not contain refused connections.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     head  e v e n t ␣ 1 …
     ├─────┼─┼─┼─┼─┼─┼─┼─┼──
 
-The bytes are unchanged, but a write can end within an event or a multi-byte character.
+The bytes are unchanged, but a write can end in the middle of an event or a multi-byte character.
 """
 
 from __future__ import annotations

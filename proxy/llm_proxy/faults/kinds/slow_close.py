@@ -1,4 +1,4 @@
-"""`slow-close`: the whole body is sent, but its end is delayed.
+"""`slow-close`: the whole body is sent, but the end of the response is delayed.
 
     head  event 1  event 2  [DONE]  ............  0␍␊␍␊
     ├─────┼────────┼────────┼───────┤    by=   ├──┤

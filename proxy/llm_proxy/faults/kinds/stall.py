@@ -39,7 +39,7 @@ KIND = FaultKind(
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "duration of the pause; by default, the response never continues",
+            "duration of the pause",
         )
     },
     allowed_locations=ALL_LOCATIONS,

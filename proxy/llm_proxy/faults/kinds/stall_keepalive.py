@@ -73,7 +73,7 @@ KIND = FaultKind(
         ),
         "for": FaultArgument(
             unit_parsers.parse_duration_ms,
-            "duration of the pause; by default, the response never continues",
+            "duration of the pause",
         ),
     },
     allowed_locations=MESSAGE_LOCATIONS | {"ms"},

@@ -3,8 +3,7 @@
     head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
     ├─────┼────────┼────────────────────────────────────┤
 
-The HTTP response is valid, but lacks the provider's terminator, such as `[DONE]` or
-`message_stop`.
+The HTTP response is valid, but lacks the provider's terminator, such as `[DONE]` or `message_stop`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _end_body(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "truncate",
     FaultEffect.TRUNCATED,
-    "a body that ends before the terminator",
+    "a body that ends before the provider's terminator",
     lambda: OneShot(_end_body, changes_length=True, only_truncates=True),
     allowed_locations=ALL_LOCATIONS,
     example="truncate,after=2",

@@ -66,8 +66,8 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> SourceM
     )
     if may_be_form and not fields.media_type(headers):
         raise NotImportable(
-            "the request body is stored as an object and has no content type, so it may be a form "
-            "or JSON"
+            "cannot tell whether the request body is a form or JSON: the body is stored as an "
+            "object, and the request has no content type"
         )
     return _json_body(body, headers)
 
