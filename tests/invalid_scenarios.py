@@ -67,7 +67,7 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     ),
     "a list in the line of its name": (
         "turns: - turn: 1\n",
-        "1:8: $: the list starts on the same line as its key; put each - on a separate line",
+        "1:8: $: the list starts on the same line as its key; put each item on a separate line",
     ),
     "an escape": (
         'id: "\\d"\n',
@@ -536,11 +536,13 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
         (
             (
-                "6:5: $.turns[0].failureStatus: failure_status has no effect; set "
+                "6:5: $.turns[0].failureStatus: failure_status has no effect because "
+                "failures_before_success is 0; set "
                 "failures_before_success to the number of failures"
             ),
             (
-                "7:5: $.turns[0].failureRetryable: failure_retryable has no effect; set "
+                "7:5: $.turns[0].failureRetryable: failure_retryable has no effect because "
+                "failures_before_success is 0; set "
                 "failures_before_success to the number of failures"
             ),
         ),
@@ -585,13 +587,13 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             (
                 "5:89: "
                 "$.turns[0].response.reasoning[0].provider_metadata.google.thoughtSignature: "
-                "not valid base64; Gemini clients accept a signature only as base64"
+                "not valid base64; Gemini clients reject this signature"
             ),
         ),
     ),
     "two names of a time": (
         "mock: {thinkingMs: 1, delayMs: 2}\n",
-        ("1:23: $.mock.delayMs: ignored because thinking_ms is set too; remove one of them",),
+        ("1:23: $.mock.delayMs: ignored because thinking_ms is set too; remove one of the fields",),
     ),
 }
 """Files that load: the text and all warnings."""

@@ -882,7 +882,7 @@ class TestModes:
                 "auto", "--upstream", f"default={provider.url}", *_client_command("hi"),
                 folder=tmp_path, env={"CI": "true"},
             )  # fmt: skip
-        message = "the environment variable CI is set, so auto replays and does not record"
+        message = "the environment variable CI is set, so auto only replays cassettes"
         assert message in result.stderr
         assert "cassette_not_found" in result.stdout
         assert provider.requests == []

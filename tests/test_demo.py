@@ -65,7 +65,7 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     ]
     assert re.search(r"127\.0\.0\.1:\d+ refuses connections", result.stdout)
     assert re.search(
-        r"time difference per read: largest [\d.]+ ms, median [\d.]+ ms", result.stdout
+        r"difference in read times: largest [\d.]+ ms, median [\d.]+ ms", result.stdout
     )
     assert re.search(r"^equal ", result.stdout, re.MULTILINE)
     assert "--keep DIR" in result.stdout

@@ -215,7 +215,7 @@ def test_rules_that_are_too_expensive_together_raise(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rewriting, "_MAX_REWRITTEN_ACTIONS", rewritten_count - 1)
     with pytest.raises(
         RewritingTooExpensive,
-        match="the fault rules change too many writes of the response, or add too many bytes to it",
+        match="the fault rules change too many writes of the response, or add too many bytes",
     ):
         apply_faults(request, burst, *rules)
 

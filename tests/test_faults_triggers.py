@@ -218,7 +218,7 @@ def test_a_quota_that_admits_a_request_is_never_counted_as_struck() -> None:
     injection = engine.select_faults(routed_call(), (), 0.0)
     injection.rewrite_response(RESPONSE_BURST)
     injection.mark_skipped(
-        "the fault rules change too many writes of the response, or add too many bytes to it"
+        "the fault rules change too many writes of the response, or add too many bytes"
     )
 
     assert [final_record.fault for final_record in injection.finalize_records()] == ["drop"]

@@ -76,7 +76,10 @@ def test_every_name_and_value_has_its_position() -> None:
         ('{"a"', "1:5: unexpected end of the file: missing colon after the key"),
         ('{"a": yes}', "1:7: missing double quotes around yes"),
         ('{"a": NaN}', "1:7: missing double quotes around NaN"),
-        ("// a\n{}", "1:1: JSON does not allow comments; rename the file to .yaml to use comments"),
+        (
+            "// a\n{}",
+            "1:1: JSON does not allow comments; remove the comment or rename the file to .yaml",
+        ),
         ('{"a": "b', "1:7: missing closing quote"),
         ('{"a": "\\q"}', "1:8: unknown escape in JSON; write \\\\ for a backslash"),
         (

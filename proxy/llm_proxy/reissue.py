@@ -33,7 +33,7 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
             file,
             _REQUEST_LINE_NUMBER,
             f"the recorded request contains {redaction.PLACEHOLDER} in place of {redacted_text} "
-            "and cannot be sent again; record it again with llm-proxy record",
+            "and cannot be sent again; record the request with llm-proxy record",
         )
     headers = stored.headers
     if api_key:

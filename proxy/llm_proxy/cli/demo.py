@@ -55,7 +55,7 @@ def demo(keep: Path | None) -> None:
             raise UsageError(f"--keep: {keep} is not a folder") from None
         except OSError as error:
             raise UsageError(f"--keep: cannot create {keep}: {error.strerror}") from None
-    print_lines(["llm-proxy demo: record and replay a stream, and compare the two"])
+    print_lines(["llm-proxy demo: record a stream, replay it, and compare the timing"])
 
     async def play() -> DemoResult:
         from llm_proxy.shell.demo import run_demo  # noqa: PLC0415 # it imports the server, which is slow
@@ -118,7 +118,7 @@ def comparison_rows(result: DemoResult) -> list[tuple[str, str]]:
         ),
         ("", ""),
         *((name, _figures(reads)) for name, reads in both.items()),
-        ("", f"time difference per read: largest {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
+        ("", f"difference in read times: largest {largest_ms:.1f} ms, median {median_ms:.1f} ms"),
     ]
 
 

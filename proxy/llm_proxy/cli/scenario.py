@@ -60,7 +60,7 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
     r"""List scenarios.
 
     PATHS are scenario files and folders. The default is the value of --scenarios. If a file
-    contains errors, they are listed too and the exit code is 1.
+    contains errors, the errors are listed and the exit code is 1.
 
     \b
     Examples:

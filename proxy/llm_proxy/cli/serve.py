@@ -140,7 +140,7 @@ def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]
     serving.configure_logging(settings.log_format)
     if is_replay_in_ci:
         logging.getLogger("llm_proxy").info(
-            "the environment variable CI is set, so auto replays and does not record"
+            "the environment variable CI is set, so auto only replays cassettes"
         )
         raise click.exceptions.Exit(serving.serve("replay", settings, command, command_line=mode))
     raise click.exceptions.Exit(serving.serve(mode, settings, command))

@@ -457,7 +457,7 @@ class RewritingTooExpensive(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the fault rules change too many writes of the response, or add too many bytes to it"
+            "the fault rules change too many writes of the response, or add too many bytes"
         )
 
 

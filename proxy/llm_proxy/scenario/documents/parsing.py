@@ -95,7 +95,7 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
         "missing colon and space after the key that starts here, or the text above is not indented"
     ),
     r"sequence entries are not allowed": (
-        "the list starts on the same line as its key; put each - on a separate line"
+        "the list starts on the same line as its key; put each item on a separate line"
     ),
     r"incompatible YAML document": "unsupported YAML version; use 1.1 or 1.2",
     r"undefined tag handle": "undefined tag; put text that starts with ! in quotes",
@@ -389,7 +389,7 @@ class _JsonReader:
         """Raise `UnreadableDocument`, with a better message for comments and for an early end."""
         index = self.index if index is None else index
         if self._text.startswith(("//", "/*", "#"), index):
-            message = "JSON does not allow comments; rename the file to .yaml to use comments"
+            message = "JSON does not allow comments; remove the comment or rename the file to .yaml"
         elif index >= len(self._text):
             message = f"unexpected end of the file: {message}"
         raise UnreadableDocument(mark_at(self._text, index), message)

@@ -104,7 +104,7 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
             for name in ("thinking_ms", "delay_ms", "chunk_delay_ms"):
                 yield from _check_span(name, getattr(struct, name))
             if struct.thinking_ms is not UNSET and struct.delay_ms is not UNSET:
-                message = "ignored because thinking_ms is set too; remove one of them"
+                message = "ignored because thinking_ms is set too; remove one of the fields"
                 yield StructFinding(("delay_ms",), message, "warning")
         case _:
             pass
@@ -212,7 +212,10 @@ def _check_failure(step: ScenarioTurn) -> _Findings:
     }
     for name, is_set in is_set_by_field.items():
         if is_set and not step.failures_before_success:
-            message = f"{name} has no effect; set failures_before_success to the number of failures"
+            message = (
+                f"{name} has no effect because failures_before_success is 0; set "
+                "failures_before_success to the number of failures"
+            )
             yield StructFinding((name,), message, "warning")
 
 
@@ -282,7 +285,7 @@ def _check_signature(reasoning: ReasoningSpec) -> _Findings:
             except binascii.Error:
                 yield StructFinding(
                     ("provider_metadata", provider, name),
-                    "not valid base64; Gemini clients accept a signature only as base64",
+                    "not valid base64; Gemini clients reject this signature",
                     "warning",
                 )
 

@@ -246,8 +246,8 @@ class SpoolWriter:
             if place not in self._recorder.warned_places:
                 self._recorder.warned_places.add(place)
                 log.warning(
-                    "%s: %s; the secret is not stored, but it is part of the key, so a replay "
-                    "matches only requests with the same secret",
+                    "%s: %s; the secret is not stored, but the key depends on the secret: a "
+                    "replay matches only requests with the same secret",
                     self.description,
                     place,
                 )
