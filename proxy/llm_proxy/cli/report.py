@@ -29,8 +29,8 @@ def report(source: str | None, *, as_json: bool) -> None:
     r"""Show statistics of a run: response sources, statuses, times, faults, misses.
 
     Lateness is the delay between the planned and the actual time of a write. SOURCE is a file
-    written by --journal, or the URL of a running proxy. The default is the proxy at LLM_PROXY_URL,
-    or else the proxy on port 4777.
+    written by --journal, or the URL of a running proxy. The default is the URL in LLM_PROXY_URL,
+    or else http://127.0.0.1:4777.
 
     \b
     Examples:

@@ -53,8 +53,8 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     The verdict covers retries, timeouts, and whether a client accepted an incomplete or malformed
     response. The rules are in docs/reference/verdict.md.
 
-    SOURCE is a file written by --journal, or the URL of a running proxy. The default is the proxy
-    at LLM_PROXY_URL, or else the proxy on port 4777.
+    SOURCE is a file written by --journal, or the URL of a running proxy. The default is the
+    URL in LLM_PROXY_URL, or else http://127.0.0.1:4777.
 
     \b
     Examples:
