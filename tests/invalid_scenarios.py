@@ -180,7 +180,7 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         (
             (
                 "5:47: $.turns[0].response.tool_calls: unknown field 'tool_calls' for "
-                "kind: text; this field belongs to kind: tool-call"
+                "kind: text; this field is valid only for kind: tool-call"
             ),
         ),
     ),

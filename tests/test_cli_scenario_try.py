@@ -55,7 +55,7 @@ async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
 
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "refund  (scenarios.yaml:2)  chosen: its id is the first user message",
+        "refund  (scenarios.yaml:2)  chosen: the scenario id equals the first user message",
         "busy  (scenarios.yaml:7)  not chosen: model 'claude' does not match gpt-*",
         "late  (scenarios.yaml:16)  not chosen: user: /hello/ does not match 'refund'",
         "",
@@ -78,9 +78,11 @@ async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -
     result = await try_request(tmp_path, request_body("hello", "gpt-4o"))
 
     assert result.exit_code == 0
-    assert "busy  (scenarios.yaml:7)  chosen: its match conditions are met" in result.stdout
     assert (
-        "not chosen: its match conditions are met too, but the scenario busy comes first"
+        "busy  (scenarios.yaml:7)  chosen: the request meets the match conditions" in result.stdout
+    )
+    assert (
+        "not chosen: the request meets the match conditions, but the scenario busy comes first"
         in result.stdout
     )
     assert result.stdout.endswith("fails: rate_limit: Slow down\n")

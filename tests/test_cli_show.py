@@ -397,7 +397,7 @@ class TestHostileText:
         code, text = run_on_terminal("show", str(hostile_cassette), "--body", folder=tmp_path)
         assert code == 2
         assert "\x1b" not in text
-        assert "write to a file or a pipe" in text
+        assert "redirect the output to a file or a pipe" in text
 
     def test_a_harmless_body_is_printed_on_a_terminal(self, tmp_path: Path) -> None:
         path = sample_cassettes.write_complete(tmp_path)

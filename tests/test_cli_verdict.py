@@ -125,8 +125,8 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
 @each_row(
     ("source", "reason"),
     [
-        ("nothing.json", "cannot read nothing.json: No such file or directory; use a file"),
-        (".", "cannot read .: Is a directory; use a file"),
+        ("nothing.json", "cannot read nothing.json: No such file or directory; pass a file"),
+        (".", "cannot read .: Is a directory; pass a file"),
         ("text.json", "text.json is not a valid journal (JSON is malformed: invalid character"),
         ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal: no response (Connection re"),
         ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),

@@ -62,7 +62,7 @@ def test_texts_of_one_message_are_joined_and_its_other_parts_ignored() -> None:
     )
 
     assert isinstance(chosen, ChosenScenario)
-    assert chosen.reason == "its id is the first user message"
+    assert chosen.reason == "the scenario id equals the first user message"
 
 
 TWO_SCENARIOS: Final = ScenarioSet(
@@ -127,7 +127,7 @@ def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
         thread_time,
     )
 
-    assert chosen == ChosenScenario(matched, "its match conditions are met")
+    assert chosen == ChosenScenario(matched, "the request meets the match conditions")
     assert matched.value.match == ScenarioMatch(user="money back", turn=1)
 
 
@@ -140,7 +140,7 @@ async def test_a_request_without_text_of_a_user_names_no_scenario(
     async with serve_scenarios(tmp_path, scenario_document(text_turn())) as server:
         response = await server.send(texts=messages, stream=stream)
 
-    reason = "The request contains no user text, so no scenario was found."
+    reason = "No scenario was selected, because the request contains no user text."
     assert (response.raw_response.status, report_fields(response.turn)) == (
         200,
         check_failure_report(reason),

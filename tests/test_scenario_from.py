@@ -668,7 +668,7 @@ async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert tried.exit_code == 0, tried.stderr
-    assert "mine  (it.yaml:3)  chosen: its match conditions are met" in tried.stdout
+    assert "mine  (it.yaml:3)  chosen: the request meets the match conditions" in tried.stdout
     assert "text: On its way." in tried.stdout
     assert second.exit_code == 2
     assert second.last_error_line == "llm-proxy: error: it.yaml already exists; choose another file"

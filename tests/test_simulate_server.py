@@ -92,7 +92,7 @@ async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
             {"session": "b", "reason": "Scenario refund has no turn 2; its turns: 1."},
             {
                 "session": "a",
-                "reason": "The request contains no user text, so no scenario was found.",
+                "reason": "No scenario was selected, because the request contains no user text.",
             },
         ]
     }

@@ -55,7 +55,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @match_rules_option
 @upstream_options
 @click.option("--live", is_flag=True, help="Compare with a new response from the provider.")
-@click.option("--shape", is_flag=True, help="Compare only status, event types and their fields.")
+@click.option("--shape", is_flag=True, help="Compare only status, event types and fields.")
 @json_option
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
     r"""Compare two cassettes, or a cassette and a live response.
@@ -64,8 +64,8 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     never significant. Long texts are compared word by word: [-old-] {+new+}. CASSETTE and OTHER are
     files, or the first characters of a cassette's name or key.
 
-    With --live, llm-proxy sends the stored request to the provider, using the API key in your
-    environment, and records nothing. With --live, only differences in status, ending, event types,
+    With --live, llm-proxy sends the stored request to the provider with the API key from your
+    environment. The response is not recorded. Only differences in status, ending, event types,
     fields, model, finish reason and called tools are significant. Other differences are only shown.
     With --shape, only status, event types and fields are compared.
 

@@ -105,15 +105,15 @@ def _parse_import_pace(text: str) -> Pace:
     help="Session of all imported exchanges.",
 )  # fmt: skip
 @click.option(
-    "--session-per-file", is_flag=True, help="Import each file into a session with the file's name."
+    "--session-per-file", is_flag=True, help="Import each file into a session named after the file."
 )
 @click.option(
     "--provider", metavar="NAME", type=CheckedTextType("provider", _check_provider_name),
-    help="Provider of all requests.  [default: detected from the host or path]",
+    help="Provider of all imported requests.  [default: detected from the host or path]",
 )  # fmt: skip
 @click.option(
     "--pace", "times", metavar="PACE", type=ParsedType("pace", _parse_import_pace),
-    help="Pace for responses without read times: 50tps, profile:gpt-4o, …  "
+    help="Pace of responses without recorded read times: 50tps, profile:gpt-4o, …  "
     "[default: the recorded times, or instant]",
 )  # fmt: skip
 @click.option("--seed", type=IntRangeType(0), default=0, help="Seed for random read times.")
@@ -137,14 +137,15 @@ def import_(
 
     Formats: VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and the
     Datadog test agent. The format of a file is detected from its content. Redaction and matching
-    rules apply as in record mode. Existing cassettes are never changed, and exchanges that were
-    already imported are skipped.
+    rules apply as in record mode. Existing cassettes are never changed. Exchanges that were already
+    imported are skipped.
 
-    Each file of aimock fixtures becomes a scenario file for simulate. An existing scenario file
-    is never changed.
+    Each file of aimock fixtures is converted to a scenario file for llm-proxy simulate. Existing
+    scenario files are never changed.
 
     The exit code is 1 if a file, an exchange or a fixture cannot be imported. The output lists
-    each failure with its reason, and the data that could not be preserved, such as times.
+    each failure with its reason. The output also lists data that could not be preserved, such as
+    times.
 
     \b
     Examples:

@@ -76,7 +76,7 @@ def _read_journal_file(path: Path) -> bytes:
             )
     except OSError as error:
         raise UsageError(
-            f"cannot read {path_as_unicode_text(path)}: {error.strerror}; use a file that "
+            f"cannot read {path_as_unicode_text(path)}: {error.strerror}; pass a file that "
             f"--journal wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
         ) from None
 
@@ -107,14 +107,14 @@ def _fetch_journal(url: str) -> bytes:
         reason = str(getattr(reason, "strerror", None) or reason)
         raise UsageError(
             f"{displayable_url(url)}: no response ({printable_excerpt(reason, 200)}); start "
-            "llm-proxy, or use a file written by --journal"
+            "llm-proxy, or pass a journal file written by --journal"
         ) from None
 
 
 def _check_journal_size(content: bytes, source_name: str) -> bytes:
     if len(content) > _MAX_JOURNAL_BYTES:
         raise UsageError(
-            f"{source_name}: the file is too large for a journal (more than "
-            f"{_MAX_JOURNAL_BYTES // 1024**2} MiB)"
+            f"{source_name}: the journal is larger than the limit of "
+            f"{_MAX_JOURNAL_BYTES // 1024**2} MiB"
         )
     return content

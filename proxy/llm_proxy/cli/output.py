@@ -145,8 +145,8 @@ def write_terminal_safe_bytes(data: bytes, label: str) -> None:
         and _TERMINAL_SAFE_TEXT.fullmatch(data.decode("utf-8", "replace")) is None
     ):
         raise UsageError(
-            f"{label} contains terminal control characters; write to a file or a pipe, or run "
-            "llm-proxy show --messages, which escapes them"
+            f"{label} contains terminal control characters; redirect the output to a file or a "
+            "pipe, or run llm-proxy show --messages, which escapes control characters"
         )
     write_stdout_bytes(data)
 

@@ -77,7 +77,8 @@ def scan(
 
     PATHS are files and folders. Without PATHS, the library is scanned. The scan covers all parts of
     a cassette, including text that is split across events, and all bytes of other files. Gzip files
-    are decompressed. The scan also finds the values of secret environment variables.
+    are decompressed. The scan also finds the values of environment variables that contain
+    secrets, such as API keys.
 
     A finding shows the first characters and the length of a secret, never the whole secret.
 

@@ -56,8 +56,8 @@ _MAX_SHOWN: Final = 10
 def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) -> None:
     r"""Show statistics of a library: counts, sizes, ages, takes and duplicates.
 
-    Duplicates are cassettes with the same request and an identical response, even in different
-    sessions. Responses with different generated ids are not identical.
+    Duplicates are cassettes with the same request and an identical response. Duplicates can be in
+    different sessions. Responses with different generated ids are not identical.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_j
     r"""Check that cassettes are intact and consistent.
 
     The command checks the JSON and the schema of each line, the size and the SHA-256 of the body,
-    and the order and the times of the reads. The dialect must be known, and the key must match
-    the stored request, the file name and the folder. PATHS are files and folders; without PATHS,
+    and the order and the times of the reads. The dialect must be known. The key must match the
+    stored request, the file name and the folder. PATHS are files and folders; without PATHS,
     the whole library is checked.
 
     \b
@@ -49,8 +49,9 @@ def verify(paths: tuple[Path, ...], cassettes: Path, normalise: RuleSet, *, as_j
       llm-proxy verify cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl
       git diff --name-only --diff-filter=d '*.jsonl' | xargs -r llm-proxy verify
 
-    Each problem is printed to stdout as FILE:LINE: PROBLEM, and the exit code is then 1. Cassettes
-    recorded under other --normalise rules are counted, but not as problems.
+    Each problem is printed to stdout as FILE:LINE: PROBLEM. The exit code is 1 if a problem is
+    found. Cassettes recorded with other --normalise rules are not problems; the output shows how
+    many there are.
     """
     roots_by_file = _files_to_verify(paths or (checked_library_folder(cassettes),), cassettes)
     problems = list(_find_problems(roots_by_file))

@@ -140,7 +140,7 @@ def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectRes
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
     if response.codec_name != position.codec:
-        raise FaultNotApplicable("the response does not have the format that the request asks for")
+        raise FaultNotApplicable("the response is not in the format that the request asks for")
     return response
 
 

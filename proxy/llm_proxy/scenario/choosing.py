@@ -176,8 +176,9 @@ class MatchBudget:
                 self._cpu_left_s -= self._clock() - started_s
         raise PatternsTooSlow(
             f"{where}: the regular expressions took more than {_CPU_LIMIT_S * 1000:g} ms for this "
-            f"request; the last one was /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/, "
-            f"on a text of {len(text):,} characters"
+            "request; the last expression was "
+            f"/{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/, "
+            f"applied to a text of {len(text):,} characters"
         )
 
 
@@ -337,7 +338,8 @@ def choose_scenario(
     first_user_text = context.conversation.first_user_text.strip()
     if first_user_text in scenario_set.scenarios_by_id:
         return ChosenScenario(
-            scenario_set.scenarios_by_id[first_user_text], "its id is the first user message"
+            scenario_set.scenarios_by_id[first_user_text],
+            "the scenario id equals the first user message",
         )
     budget = MatchBudget(clock)
     for located, matcher in scenario_set.compiled_matches:
@@ -350,14 +352,14 @@ def choose_scenario(
                 f"Scenario {printable_excerpt(location, _MAX_LOCATION_CHARS)}: {error}"
             ) from None
         if not is_mismatch:
-            return ChosenScenario(located, "its match conditions are met")
+            return ChosenScenario(located, "the request meets the match conditions")
     return NoScenario(first_user_text, is_explicit=False)
 
 
 def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:
     """The error message for a request that no scenario answers, with similar ids."""
     if not no_scenario.requested_id:
-        return "The request contains no user text, so no scenario was found."
+        return "No scenario was selected, because the request contains no user text."
     suggestions = ", ".join(scenario_set.nearest_ids(no_scenario.requested_id))
     hint = f" Did you mean {suggestions}?" if suggestions else ""
     return (
@@ -409,8 +411,8 @@ def _mismatch_reason(
         requested_id = printable_excerpt(context.requested_scenario_id, _MAX_TRIED_CHARS)
         return f"a header or the session selects the scenario {requested_id}"
     if located.value.match is None:
-        text = context.conversation.first_user_text.strip()
-        return f"its id is not the first user message {printable_excerpt(text, _MAX_TRIED_CHARS)!r}"
+        text = printable_excerpt(context.conversation.first_user_text.strip(), _MAX_TRIED_CHARS)
+        return f"the scenario id differs from the first user message {text!r}"
     visible_context, _ = context_visible_to_scenario(located.value, context)
     try:
         mismatches = "; ".join(
@@ -421,4 +423,4 @@ def _mismatch_reason(
     if mismatches or isinstance(chosen, NoScenario):
         return mismatches
     winner_id = printable_excerpt(chosen.located_scenario.value.id, _MAX_TRIED_CHARS)
-    return f"its match conditions are met too, but the scenario {winner_id} comes first"
+    return f"the request meets the match conditions, but the scenario {winner_id} comes first"

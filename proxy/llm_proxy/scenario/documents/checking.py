@@ -265,7 +265,7 @@ def _unknown_name_message(
         if written_name in names.fields_by_spelling(other_type.cls):
             return (
                 f"{problem} for {expected_type.tag_field}: {expected_type.tag}; "
-                f"this field belongs to {other_type.tag_field}: {other_type.tag}"
+                f"this field is valid only for {other_type.tag_field}: {other_type.tag}"
             )
     if written_name in _HINTS_BY_FIELD:
         return problem + _HINTS_BY_FIELD[written_name]

@@ -285,8 +285,8 @@ class CassetteFiler:
             self._has_warned_of_foreign = True
             log.warning(
                 "another process added the take %s during this run, so this run does not replace "
-                "it; to keep takes separate, give each recording process its own --session or "
-                "--cassettes folder",
+                "that take; to keep takes separate, give each recording process its own "
+                "--session or --cassettes folder",
                 path,
             )
         return is_foreign
