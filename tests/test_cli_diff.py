@@ -102,8 +102,8 @@ async def test_a_wrong_number_of_cassettes_is_refused(
 
     assert result.exit_code == 2
     assert result.last_error_line == (
-        "llm-proxy: error: expected two cassettes, or one cassette and --live, such as "
-        "llm-proxy diff A B"
+        "llm-proxy: error: name two cassettes (llm-proxy diff A B), or one cassette and "
+        "--live (llm-proxy diff A --live)"
     )
 
 

@@ -147,7 +147,7 @@ async def test_a_file_without_the_secret_that_its_key_was_made_with_keeps_its_na
     result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert path.read_bytes() == before
-    assert "not rekeyed, because its key depends on a secret that is not stored" in result.stdout
+    assert "not rekeyed, because the key depends on a secret that is not stored" in result.stdout
 
 
 async def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ async def test_a_finding_is_reported_with_its_evidence_and_what_to_do(tmp_path: 
         "  POST /v1/chat/completions, session default, m",
         ("  #1 at 1.2 s: HTTP 429, Retry-After 2.0 s (fault a rule, refused); retried after "
         "290 ms (#2)"),
-        ("  Advice: wait for the time in retry-after-ms or Retry-After before a retry; the SDKs "
-        "of OpenAI and Anthropic do this if their retries are enabled."),
+        ("  Advice: before a retry, wait for the time in the retry-after-ms or Retry-After "
+        "header; the SDKs of OpenAI and Anthropic do this if retries are enabled."),
     ]  # fmt: skip
     assert result.stderr == "llm-proxy: 1 fault injected; 1 error\n"
 

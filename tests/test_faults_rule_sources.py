@@ -141,7 +141,8 @@ async def test_the_header_is_refused_unless_enabled(tmp_path: Path) -> None:
 
     assert response.status == 400
     assert json.loads(response.body)["error"]["message"] == (
-        "the header x-llm-proxy-fault is not enabled; start the proxy with --fault-header"
+        "the header x-llm-proxy-fault is disabled; to enable it, start llm-proxy "
+        "with --fault-header"
     )
 
 
@@ -167,8 +168,8 @@ HEADER_ERRORS: Final = {
     "counts": (
         ["reset,nth=2"],
         (
-            "fault 'reset,nth=2': rules in the header x-llm-proxy-fault apply to a single "
-            "request; remove nth=, first=, every=, times=, per= and window="
+            "fault 'reset,nth=2': the header x-llm-proxy-fault applies only to the current "
+            "request; remove nth=, first=, every=, times=, per= and window= from the rule"
         ),
     ),
     "is no matter of a request": (

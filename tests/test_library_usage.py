@@ -109,7 +109,8 @@ async def test_an_old_cassette_is_warned_of_once_and_fails_the_run_where_that_is
     name = str(old.relative_to(tmp_path))
     warning, summary = [line for line in ran.stderr.splitlines() if name in line]
     assert (
-        f"{name} was recorded 100 days ago, which exceeds --max-age 30d; record it again" in warning
+        f"{name} was recorded 100 days ago, which exceeds --max-age 30d; record the cassette again"
+        in warning
     )
     assert f"1 played cassette older than 30d; record them again: {name}" in summary
 

@@ -86,7 +86,7 @@ USE: Final = (
     "ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
 TIMES: Final = (
-    "not a valid duration; use, for example, 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), "
+    "not a valid duration; valid examples: 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), "
     "normal(50ms,10ms), lognormal(40ms,0.5)"
 )
 SIGMA: Final = (

@@ -309,7 +309,7 @@ async def test_an_upstream_that_is_not_there_is_a_502_in_the_shape_of_the_dialec
     assert raw.header("x-should-retry") is None
     assert f"the upstream {unreachable_url} (provider " in value
     assert "cannot be reached" in value
-    assert "check that it is running, or set --upstream" in value
+    assert "check that the upstream is running, or set --upstream" in value
     assert load_cassettes(tmp_path) == []
 
 

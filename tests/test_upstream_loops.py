@@ -36,7 +36,9 @@ async def test_a_request_that_comes_back_through_others_is_answered_508_once(
         raw = await send_request(record_proxy.url, raw_chat_request())
 
     assert raw.status == 508
-    assert b"leads back to a proxy that already forwarded this request; set --upstream" in raw.body
+    assert (
+        b"is a proxy that has already forwarded this request (a loop); set --upstream" in raw.body
+    )
     assert raw.header("x-should-retry") == "false"
     assert len(live.requests) == 1
     assert [entry.status for entry in record_proxy.journal.entries] == [508, 508]

@@ -184,7 +184,7 @@ async def test_dropped_bytes_are_logged_but_an_idle_timeout_is_not(
         log_messages = [
             message
             for message in caplog.messages
-            if "sent data that belongs to no response" in message
+            if "sent unexpected data after a response" in message
         ]
         assert len(log_messages) == expected_count
 
@@ -214,7 +214,7 @@ async def test_answers_that_may_be_swapped_are_reported(tmp_path: Path, detectio
         assert raw.body == FORGED_BODY
     [surplus_response] = surplus_responses
     assert (
-        "responses may be stored with the wrong requests; record the cassettes of this run again"
+        "the cassettes of this run may contain wrong responses, so record them again"
         in surplus_response
     )
 

@@ -101,7 +101,7 @@ def test_a_request_that_is_being_answered_is_not_judged_yet() -> None:
 def test_the_document_holds_the_finding_and_its_evidence() -> None:
     [finding] = verdict_document(judge_entries(*BAD))["findings"]
     advice = finding.pop("advice")
-    assert advice.startswith("wait for the time in retry-after-ms or Retry-After")
+    assert advice.startswith("before a retry, wait for the time in the retry-after-ms")
     assert finding == {
         "rule": "too-soon",
         "level": "error",

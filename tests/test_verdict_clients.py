@@ -156,7 +156,9 @@ async def test_with_default_settings_a_stream_that_broke_off_is_lost(tmp_path: P
 async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_stream(
     tmp_path: Path,
 ) -> None:
-    message = "did not retry an incomplete response, and may have accepted it as complete"
+    message = (
+        "did not retry after an incomplete response, and may have accepted the response as complete"
+    )
     assert await judge_all(tmp_path, "truncate,after=2") == {
         name: [f"truncated-accepted, warning: {message}"] for name in SDKS
     }

@@ -264,56 +264,56 @@ MUST_NOT_RETRY: Final[JudgedCases] = {
         refused_attempts(300, status=400),
         (
             "must-not-retry, warning: retried once after a permanent error: HTTP 400; "
-            "the same request followed 300 ms later"
+            "sent the same request again after 300 ms"
         ),
     ),
     "twice": (
         refused_attempts(300, 700, status=422),
         (
             "must-not-retry, warning: retried twice after a permanent error: HTTP 422; "
-            "the same request followed 300 ms later"
+            "sent the same request again after 300 ms"
         ),
     ),
     "without a pause, which is told once": (
         refused_attempts(9, 9, 9, status=404),
         (
             "must-not-retry, warning: retried 3 times after a permanent error: HTTP 404; "
-            "the same request followed 9.00 ms later"
+            "sent the same request again after 9.00 ms"
         ),
     ),
     "against what it was told": (
         then_answered(refused_attempts(status=503, should_retry=False), 300),
         (
             "must-not-retry, warning: retried once after a permanent error: HTTP 503, "
-            "x-should-retry: false; the same request followed 300 ms later"
+            "x-should-retry: false; sent the same request again after 300 ms"
         ),
     ),
     "an SDK's retry, however late": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 9_000, 404, retry_count=1)],
         (
             "must-not-retry, error: retried once after a permanent error: HTTP 404; "
-            "the same request followed 9.0 s later, SDK retry count 1"
+            "sent the same request again after 9.0 s (SDK retry count 1)"
         ),
     ),
     "an application around its SDK": (
         [refused_entry(1, 0, 404, retry_count=0), refused_entry(2, 510, 404, retry_count=0)],
         (
             "must-not-retry, warning: retried once after a permanent error: HTTP 404; "
-            "the same request followed 500 ms later, sent by the application as a new request"
+            "sent the same request again after 500 ms (a new request by the application)"
         ),
     ),
     "a key that may have been renewed": (
         then_answered(refused_attempts(status=401), 300),
         (
             "must-not-retry, note: retried once after a permanent error: HTTP 401; "
-            "the same request followed 300 ms later"
+            "sent the same request again after 300 ms"
         ),
     ),
     "a key that was not": (
         refused_attempts(300, 700, status=401),
         (
             "must-not-retry, warning: retried twice after a permanent error: HTTP 401; "
-            "the same request followed 700 ms later"
+            "sent the same request again after 700 ms"
         ),
     ),
 }
@@ -324,29 +324,29 @@ TRUNCATED: Final[JudgedCases] = {
     "nothing shows": (
         [TRUNCATED_ENTRY],
         (
-            "truncated-accepted, warning: did not retry an incomplete response, and may have "
-            "accepted it as complete"
+            "truncated-accepted, warning: did not retry after an incomplete response, and may "
+            "have accepted the response as complete"
         ),
     ),
     "nothing shows, of a document": (
         [TRUNCATED_ENTRY | {"streams": False}],
         (
-            "truncated-accepted, note: did not retry an incomplete response, and may have "
-            "accepted it as complete"
+            "truncated-accepted, note: did not retry after an incomplete response, and may "
+            "have accepted the response as complete"
         ),
     ),
     "it was used": (
         [TRUNCATED_ENTRY, request_entry(2, 500, key="other", continues=1)],
         (
-            "truncated-accepted, error: accepted an incomplete response as complete, and sent "
-            "it in the history of a later request"
+            "truncated-accepted, error: accepted an incomplete response as complete, and "
+            "included this response in a later request"
         ),
     ),
     "it was used although asked again": (
         [TRUNCATED_ENTRY, request_entry(2, 500), request_entry(3, 900, key="o", continues=1)],
         (
-            "truncated-accepted, error: accepted an incomplete response as complete, and sent "
-            "it in the history of a later request"
+            "truncated-accepted, error: accepted an incomplete response as complete, and "
+            "included this response in a later request"
         ),
     ),
     "what was cut was used": (
@@ -355,15 +355,15 @@ TRUNCATED: Final[JudgedCases] = {
             request_entry(2, 500, key="other", continues=1),
         ],
         (
-            "truncated-accepted, warning: continued with an incomplete response, and sent it in"
-            " the history of a later request"
+            "truncated-accepted, warning: continued with an incomplete response, and "
+            "included this response in a later request"
         ),
     ),
     "a gateway's page with 200": (
         [request_entry(1, 0, fault_entry(FaultEffect.REFUSED))],
         (
-            "truncated-accepted, warning: did not retry an incomplete response, and may have "
-            "accepted it as complete"
+            "truncated-accepted, warning: did not retry after an incomplete response, and may "
+            "have accepted the response as complete"
         ),
     ),
     "it left": (
@@ -376,8 +376,8 @@ MALFORMED: Final[JudgedCases] = {
     "read on": (
         [request_entry(1, 0, fault_entry(FaultEffect.MALFORMED, 100), ms=900.0)],
         (
-            "malformed-accepted, warning: continued to read for 800 ms after malformed data, "
-            "and did not retry"
+            "malformed-accepted, warning: read the response for another 800 ms after malformed "
+            "data, and did not retry"
         ),
     ),
     "it was used": (
@@ -386,8 +386,8 @@ MALFORMED: Final[JudgedCases] = {
             request_entry(2, 500, key="other", continues=1),
         ],
         (
-            "malformed-accepted, error: accepted a response with malformed data, and sent it in"
-            " the history of a later request"
+            "malformed-accepted, error: accepted a response with malformed data, and "
+            "included this response in a later request"
         ),
     ),
     "a document cannot be left": (
@@ -411,7 +411,7 @@ FAILED: Final[JudgedCases] = {
         ],
         (
             "failed-accepted, error: accepted a response that the provider reported as failed, "
-            "and sent it in the history of a later request"
+            "and included this response in a later request"
         ),
     ),
 }
@@ -432,29 +432,29 @@ NO_READ_TIMEOUT: Final[JudgedCases] = {
     "for ever": (
         ended_silence(660_000.0),
         (
-            "no-read-timeout, error: waited 11 min 0 s until the proxy closed the connection: "
-            "no read timeout"
+            "no-read-timeout, error: waited 11 min 0 s until the proxy closed the connection; "
+            "the client has no read timeout"
         ),
     ),
     "for long": (
         ended_silence(120_000.0, FaultEffect.UNANSWERED, status=0),
         (
-            "no-read-timeout, warning: waited 2 min 0 s until the proxy closed the connection: "
-            "no read timeout below 2 min 0 s"
+            "no-read-timeout, warning: waited 2 min 0 s until the proxy closed the connection; "
+            "the client has no read timeout below 2 min 0 s"
         ),
     ),
     "for a while": (
         ended_silence(5_000.0),
         (
-            "no-read-timeout, note: waited 5.0 s until the proxy closed the connection: no read"
-            " timeout below 5.0 s"
+            "no-read-timeout, note: waited 5.0 s until the proxy closed the connection; "
+            "the client has no read timeout below 5.0 s"
         ),
     ),
     "kept alive": (
         ended_silence(660_000.0, fault="stall-keepalive"),
         (
-            "no-read-timeout, warning: waited 11 min 0 s until the proxy closed the connection:"
-            " no deadline for the whole response"
+            "no-read-timeout, warning: waited 11 min 0 s until the proxy closed the connection; "
+            "the client has no deadline for the whole response"
         ),
     ),
     "left": (

@@ -36,11 +36,11 @@ HEADERS_RULE: Final = "headers"
 """The rule for headers that a cassette does not store, or stores without their value."""
 RULE_DESCRIPTIONS: Final = {
     **{pattern.name: pattern.covers for pattern in SECRET_PATTERNS},
-    FIELD_NAMES_RULE: "values of request fields and query parameters with secret names",
-    FIELD_RULE: "values selected by a field name or JSONPath in --redact",
+    FIELD_NAMES_RULE: "values of request fields and query parameters with names such as api_key",
+    FIELD_RULE: "values selected by a --redact rule with a field name or a JSONPath",
     EXPRESSION_RULE: "text that matches a --redact regex=PATTERN rule",
     "environment": "secrets from environment variables",
-    HEADERS_RULE: "headers that llm-proxy does not store, or stores as [redacted]",
+    HEADERS_RULE: "headers that llm-proxy never stores, or stores only as [redacted]",
 }
 """What each rule covers, by the name of the rule."""
 

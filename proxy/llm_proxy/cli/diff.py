@@ -80,7 +80,8 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     """
     if live == (other is not None):
         raise UsageError(
-            "expected two cassettes, or one cassette and --live, such as llm-proxy diff A B"
+            "name two cassettes (llm-proxy diff A B), or one cassette and "
+            "--live (llm-proxy diff A --live)"
         )
     library = Library(cassettes)
     first = load_named_cassette(library, cassette)

@@ -74,8 +74,8 @@ def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) 
             collision_message(collision.paths, collision.rules) for collision in plan.collisions
         )
         print_lines(
-            f"{name_in_library(library, path)}: not rekeyed, because its key depends on a secret "
-            "that is not stored; record it again"
+            f"{name_in_library(library, path)}: not rekeyed, because the key depends on a secret "
+            "that is not stored; record the cassette again"
             for path in plan.unkeyable_paths
         )
         print_lines(f"unreadable: {error}" for error in plan.read_errors)
@@ -103,8 +103,8 @@ def apply_key_changes(
             applied_changes = list(apply_changes(changes, make_content))
     except OSError as error:
         raise UsageError(
-            f"cannot write {library.root}: {error.strerror}; no cassette is lost; fix the problem "
-            "and run the command again"
+            f"cannot write {library.root}: {error.strerror}; no cassettes were lost; fix the "
+            "problem and run the command again"
         ) from None
     with suppress(LlmProxyError):  # the entry of an old name is never looked up
         last_played.forget_files(state, library.root, names)

@@ -258,7 +258,7 @@ class RequestFaults:
             if not isinstance(applied_rule.mechanism, ReplaceResponse):
                 rewriters.append(RuleRewriter(applied_rule, applied_rule.mechanism))
             elif applied_rule.record is None:  # a scenario's
-                applied_rule.skip("the response had already begun and could not be replaced")
+                applied_rule.skip("the response had already started, so it could not be replaced")
         return RewriterChain(rewriters)
 
     @property

@@ -207,7 +207,7 @@ def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
         )
     except struct.error:
         raise ValueError(
-            "the headers or the payload are too long for an event stream frame"
+            "the headers or the payload exceed the maximum length of an event stream frame"
         ) from None
     body = lengths + _CRC_STRUCT.pack(crc32(lengths)) + encoded_headers + payload
     return body + _CRC_STRUCT.pack(crc32(body))
@@ -242,7 +242,7 @@ def _slice_at(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
 def encode_header(name: bytes, value_type: int, value: bytes) -> bytes:
     """Encode a header.  Raises `ValueError` if name or value is too long."""
     if len(name) > _MAX_NAME_BYTES or len(value) > _MAX_VALUE_BYTES:
-        raise ValueError("the name or the value of a frame header is too long")
+        raise ValueError("the name or the value of an event stream header is too long")
     length = (
         _VALUE_LENGTH_STRUCT.pack(len(value)) if value_type in (_BYTES_TYPE, _STRING_TYPE) else b""
     )

@@ -31,31 +31,32 @@ NO_READ_TIMES: Final = ImportLoss(
 )
 NO_EVENT_BYTES: Final = ImportLoss(
     "event bytes",
-    "the file contains parsed events, not the original bytes; they are "
-    "re-serialised without SSE comments",
+    "the file contains parsed events, not the original bytes; the "
+    "events are re-serialised without SSE comments",
 )
 PARSED_BODY: Final = ImportLoss(
     "JSON bytes",
-    "the file contains parsed JSON bodies, not the original bytes; they are re-serialised",
+    "the file contains parsed JSON bodies, not the original bytes; the bodies are re-serialised",
 )
 FORM_PARAMETERS: Final = ImportLoss(
-    "form bytes", "the file contains form parameters, not the original body; they are re-encoded"
+    "form bytes",
+    "the file contains form parameters, not the original body; the parameters are re-encoded",
 )
 LENGTH_MISMATCH: Final = ImportLoss(
-    "length", "a content-length header differs from the length of the body; the header is corrected"
+    "length", "the content-length header does not match the body; the header is corrected"
 )
 ALREADY_DECODED: Final = ImportLoss(
-    "content-encoding", "a body is already decompressed; its content-encoding header is removed"
+    "content-encoding", "a body is already decompressed; the content-encoding header is removed"
 )
 UNDECODABLE_CODING: Final = ImportLoss(
     "compression",
-    "a body is compressed with an unsupported encoding; it is stored without being decompressed",
+    "a body is compressed with an unsupported encoding; the compressed bytes are stored",
 )
 NO_DATE: Final = ImportLoss(
     "date", "the file has no recording time; the time of the import is used"
 )
 INCOMPLETE: Final = ImportLoss(
-    "completeness", "a response is incomplete; it is replayed only with --allow-partial"
+    "completeness", "a response is incomplete; replay such responses with --allow-partial"
 )
 
 

@@ -112,7 +112,7 @@ class ReplayMode:
 def mark_nearest_response(response: ModeResponse, similarity: float) -> ModeResponse:
     """The response, with its similarity, and with a header that declares it."""
     if not isinstance(response.action_source, tuple):
-        raise TypeError("the actions of a cassette's response must be a tuple, not a generator")
+        raise TypeError("the actions of a response from a cassette are a generator, not a tuple")
     header_value = (
         f"{int(similarity * 100) / 100:.2f} "
         f"{quote(response.origin, safe=_UNQUOTED_CHARS, errors='replace')}"

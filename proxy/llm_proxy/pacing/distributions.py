@@ -185,7 +185,7 @@ def parse_time_ms(text: str) -> float:
     time_match = _TIME_PATTERN.fullmatch(text)
     if time_match is None:
         raise ValueError(
-            f"not a valid duration; use, for example, 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}"
+            f"not a valid duration; valid examples: 300ms, 0.3s, 30..80ms, {_CALL_EXAMPLES}"
         )
     digits, unit = time_match.groups()
     if unit is None:

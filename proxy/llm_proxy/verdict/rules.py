@@ -97,8 +97,8 @@ _GAVE_UP: Final = VerdictRule(
     name="gave-up",
     description="does not retry after a transient failure",
     advice=(
-        "keep the retries of the SDK enabled (max_retries), or retry in the application; SDKs do "
-        "not retry a stream that has started, so catch the exception, and retry or report the "
+        "keep the retries of the SDK enabled (max_retries), or retry in the application; the SDK "
+        "does not retry after a stream has started: catch the exception, then retry or report the "
         "failure"
     ),
     applies_to_chain=lambda chain: (
@@ -138,8 +138,8 @@ _TOO_SOON: Final = VerdictRule(
     name="too-soon",
     description="retries before the time in Retry-After",
     advice=(
-        "wait for the time in retry-after-ms or Retry-After before a retry; the SDKs of OpenAI and "
-        "Anthropic do this if their retries are enabled"
+        "before a retry, wait for the time in the retry-after-ms or Retry-After header; the SDKs "
+        "of OpenAI and Anthropic do this if retries are enabled"
     ),
     applies_to_chain=lambda chain: any(
         (before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs()
@@ -200,7 +200,7 @@ _NO_BACKOFF: Final = VerdictRule(
     description="retries without increasing delays",
     advice=(
         "wait 0.5 s before the first retry, double the delay for each further retry up to about "
-        "8 s, and subtract a random part of it, so that clients do not retry at the same time"
+        "8 s, and randomly shorten each delay, so that clients do not retry at the same time"
     ),
     applies_to_chain=lambda chain: len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES,
     judge_chain=_judge_pauses,
@@ -235,8 +235,8 @@ _RETRY_STORM: Final = VerdictRule(
     name="retry-storm",
     description="sends the same request more than 10 times, or more than 5 times within a second",
     advice=(
-        "limit the attempts of one request to about three in total: the retries of the SDK, the "
-        "framework and the application multiply"
+        "limit each request to about three attempts in total; if the SDK, the framework and the "
+        "application all retry, the numbers of attempts multiply"
     ),
     applies_to_chain=lambda chain: len(chain.attempts) > 1,
     judge_chain=_judge_attempt_count,
@@ -274,13 +274,13 @@ def _judge_forbidden_retries(chain: RetryChain) -> VerdictFinding | None:
         case None:
             count_text = ""
         case 0:
-            count_text = ", sent by the application as a new request"
+            count_text = " (a new request by the application)"
         case count:
-            count_text = f", SDK retry count {count}"
+            count_text = f" (SDK retry count {count})"
     message = (
         f"retried {format_repeat_count(len(forbidden_retries))} after a permanent error: "
         f"HTTP {before.status}{should_retry_text}; "
-        f"the same request followed {format_duration(pause_ms(before, after))} later{count_text}"
+        f"sent the same request again after {format_duration(pause_ms(before, after))}{count_text}"
     )
     evidence = tuple(attempt_evidence(*pair) for pair in forbidden_retries)
     return VerdictFinding(worst, message, evidence)
@@ -290,8 +290,8 @@ _MUST_NOT_RETRY: Final = VerdictRule(
     name="must-not-retry",
     description="retries after a permanent error",
     advice=(
-        "raise an error immediately after 400, 401, 403, 404, 413, 422 and similar statuses, and "
-        "after x-should-retry: false; after a 401, retry at most once, with a new key"
+        "do not retry after status 400, 401, 403, 404, 413, 422 or similar, or after the header "
+        "x-should-retry: false; raise an error; after a 401, one retry with a new key is acceptable"
     ),
     applies_to_chain=lambda chain: any(map(_forbids_retry, chain.attempts)),
     judge_chain=_judge_forbidden_retries,
@@ -301,7 +301,7 @@ _MUST_NOT_RETRY: Final = VerdictRule(
 def _finding_of_use(
     chain: RetryChain, used_attempts: list[JournalEntry], level: FindingLevel, message: str
 ) -> VerdictFinding:
-    message += ", and sent it in the history of a later request"
+    message += ", and included this response in a later request"
     return VerdictFinding(level, message, evidence_of_use(chain, used_attempts))
 
 
@@ -342,7 +342,8 @@ def _judge_truncated_responses(chain: RetryChain) -> VerdictFinding | None:
     return _unnoticed(
         chain,
         FindingLevel.WARNING if can_pass_as_complete else FindingLevel.NOTE,
-        "did not retry an incomplete response, and may have accepted it as complete",
+        "did not retry after an incomplete response, and may have accepted the response as "
+        "complete",
     )
 
 
@@ -351,8 +352,8 @@ _TRUNCATED_ACCEPTED: Final = VerdictRule(
     description="accepts an incomplete response as complete",
     advice=(
         "check that each response is complete: it must contain a finish_reason (OpenAI), "
-        "message_stop and a stop_reason (Anthropic), a finishReason (Gemini) or done (Ollama); if "
-        "it does not, retry"
+        "message_stop and a stop_reason (Anthropic), a finishReason (Gemini) or done (Ollama); "
+        "retry incomplete responses"
     ),
     applies_to_chain=lambda chain: (
         any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
@@ -393,17 +394,17 @@ def _judge_malformed_responses(chain: RetryChain) -> VerdictFinding | None:
     return _unnoticed(
         chain,
         FindingLevel.WARNING,
-        f"continued to read for {format_duration(read_on_ms)} after malformed data, and did not "
-        "retry",
+        f"read the response for another {format_duration(read_on_ms)} after malformed data, and "
+        "did not retry",
     )
 
 
 _MALFORMED_ACCEPTED: Final = VerdictRule(
     name="malformed-accepted",
-    description="skips malformed data, and accepts the rest of the response",
+    description="ignores malformed data and accepts the rest of the response",
     advice=(
-        "treat malformed data as a failure of the whole response, and retry; do not catch the "
-        "exception and continue in the loop that reads the stream"
+        "if a response contains malformed data, discard the whole response and retry; do not "
+        "continue to read the stream after a parse error"
     ),
     applies_to_chain=lambda chain: any(map(_is_malformed, chain.attempts)),
     judge_chain=_judge_malformed_responses,
@@ -432,9 +433,9 @@ _FAILED_ACCEPTED: Final = VerdictRule(
     name="failed-accepted",
     description="ignores an error that the provider sends within a response",
     advice=(
-        "catch the SDK's exception in the loop that reads the stream (APIError for OpenAI and "
-        "Anthropic), and retry; the Cohere SDK raises no exception, so check for finish_reason "
-        "ERROR"
+        "catch the exception that the SDK raises while you read the stream (APIError for OpenAI "
+        "and Anthropic), and retry; the Cohere SDK raises no exception, so check whether the "
+        "finish_reason is ERROR"
     ),
     applies_to_chain=lambda chain: any(map(_has_error_event, chain.attempts)),
     judge_chain=_judge_failed_responses,
@@ -472,7 +473,8 @@ def _judge_silence(chain: RetryChain) -> VerdictFinding | None:
     )
     limit = "deadline for the whole response" if is_kept_alive else "read timeout"
     message = (
-        f"waited {format_duration(waited_ms)} until the proxy closed the connection: no {limit}"
+        f"waited {format_duration(waited_ms)} until the proxy closed the connection; the client "
+        f"has no {limit}"
     )
     if waited_ms < _MAX_SDK_TIMEOUT_MS:
         message += f" below {format_duration(waited_ms)}"
@@ -492,8 +494,8 @@ _NO_READ_TIMEOUT: Final = VerdictRule(
     name="no-read-timeout",
     description="waits without a timeout for a stalled response",
     advice=(
-        "set a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, which by "
-        "default wait ten minutes or forever) and a deadline for the whole response"
+        "set a read timeout and a deadline for the whole response; in the SDKs of OpenAI, "
+        "Anthropic and Ollama, set timeout=30, because by default they wait ten minutes or forever"
     ),
     applies_to_chain=lambda chain: any(
         attempt.is_over and _silence_fault(attempt) is not None for attempt in chain.attempts

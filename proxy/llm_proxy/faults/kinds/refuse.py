@@ -49,7 +49,7 @@ KIND = FaultKind(
     {
         "window": FaultArgument(
             unit_parsers.parse_window_ms,
-            "time window after the rule was set, such as 3s or 2s..5s",
+            "time window, counted from when the rule was set, such as 3s or 2s..5s",
             is_required=True,
         )
     },

@@ -106,7 +106,8 @@ class FaultMiddleware:
         if not self._allows_header:
             raise RequestRefused(
                 400,
-                f"the header {FAULT_HEADER} is not enabled; start the proxy with --fault-header",
+                f"the header {FAULT_HEADER} is disabled; to enable it, start llm-proxy with "
+                "--fault-header",
             )
         if len(routed.requested_faults) > _MAX_HEADER_RULES:
             raise RequestRefused(
@@ -125,8 +126,8 @@ class FaultMiddleware:
                 )
             elif rule.trigger != Trigger(probability=rule.trigger.probability):
                 reason = (
-                    f"rules in the header {FAULT_HEADER} apply to a single request; remove nth=, "
-                    "first=, every=, times=, per= and window="
+                    f"the header {FAULT_HEADER} applies only to the current request; remove "
+                    "nth=, first=, every=, times=, per= and window= from the rule"
                 )
             if reason:
                 rule_text = printable_excerpt(rule.text, _MAX_LOGGED_CHARS)

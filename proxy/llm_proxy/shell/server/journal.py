@@ -119,7 +119,7 @@ class LibraryUsage:
             TooOldCassette(file, recorded_at, round(age.total_seconds() / 86400, 2))
         )
         log.warning(
-            "%s was recorded %s ago, which exceeds --max-age %s; record it again",
+            "%s was recorded %s ago, which exceeds --max-age %s; record the cassette again",
             printable_excerpt(file, _MAX_PATH_CHARS),
             format_age(age),
             self._max_age,

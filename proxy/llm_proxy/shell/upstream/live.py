@@ -225,8 +225,9 @@ class LiveUpstream:
         if base_url is None:
             raise UpstreamFailed(
                 502,
-                f"no upstream for {routed.request.method} {routed.stored_request.path} (provider "
-                f"{routed.provider}); start llm-proxy with --upstream {routed.provider}=URL",
+                f"no upstream is set for {routed.request.method} {routed.stored_request.path} "
+                f"(provider {routed.provider}); start llm-proxy with "
+                f"--upstream {routed.provider}=URL",
             )
         replaces_v1 = routed.provider in self._settings.replacing_v1
         return URL(
@@ -338,7 +339,7 @@ def _response_head_failure(
         )
     if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
         hint = f"set --upstream {routed.provider}=URL to the provider's own address"
-        reason = "leads back to a proxy that already forwarded this request"
+        reason = "is a proxy that has already forwarded this request (a loop)"
         return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}; {hint}")
     return None
 
@@ -352,7 +353,7 @@ def _invalid_head_reason(head: ResponseHead) -> str:
     try:
         head_lines(head)
     except ValueError:
-        return "a control character in the status line or a header"
+        return "the status line or a header contains a control character"
     return ""
 
 
@@ -361,7 +362,7 @@ def _upstream_failure(
 ) -> UpstreamFailed:
     """The error to respond with when an attempt failed with `error`."""
     upstream = _target_description(routed, url)
-    hint = f"check that it is running, or set --upstream {routed.provider}=URL"
+    hint = f"check that the upstream is running, or set --upstream {routed.provider}=URL"
     if settings.proxy_url is not None:
         if (proxy_failure := _upstream_proxy_failure(error, URL(settings.proxy_url))) is not None:
             return UpstreamFailed(502, f"--upstream-proxy {settings.proxy_url} {proxy_failure}")
@@ -395,13 +396,13 @@ def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
     match error:
         case aiohttp.ClientHttpProxyError():
             return (
-                f"refused the connection to the upstream with HTTP {error.status}; allow that host "
-                "in the proxy, or start llm-proxy with another --upstream-proxy"
+                f"refused to connect to the upstream (HTTP {error.status}); configure this proxy "
+                "to allow the upstream's host, or start llm-proxy with another --upstream-proxy"
             )
         case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
             return (
-                f"cannot be reached ({_os_error_text(error.os_error)}); check that it is running, "
-                "or start llm-proxy with another --upstream-proxy"
+                f"cannot be reached ({_os_error_text(error.os_error)}); check that the proxy is "
+                "running, or start llm-proxy with another --upstream-proxy"
             )
         case _:
             return None
