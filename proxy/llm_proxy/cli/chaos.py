@@ -94,8 +94,8 @@ def chaos(
 ) -> None:  # fmt: skip
     r"""Run a command once for each fault, and report how the command handled the fault.
 
-    The command first runs without faults, and must succeed. Then the command runs once for each
-    fault, with the same cassettes. Select faults with --fault or --faults; by default, every kind
+    The command first runs without faults, and must succeed. Then it runs once for each fault, with
+    the same cassettes. Select faults with --fault or --faults; by default, every kind
     of fault is used.
 
     \b
@@ -105,9 +105,9 @@ def chaos(
       llm-proxy chaos --scenarios scenarios/ --survive -- pytest tests/
       llm-proxy chaos --json -- npm test > chaos.json
 
-    The table shows the outcome of each run, and the findings of llm-proxy verdict. The exit code is
-    1 if a run hangs or there is a finding of --level or above. chaos records nothing and does
-    not use the network.
+    The output is a table with the outcome of each run and the findings of llm-proxy verdict. The
+    exit code is 1 if a run hangs, or if a finding has the level of --level or a higher level. The
+    command llm-proxy chaos records no responses and contacts no providers.
     """
     if not command:
         raise UsageError("COMMAND is missing; for example: llm-proxy chaos -- pytest tests/")

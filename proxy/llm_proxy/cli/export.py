@@ -86,7 +86,7 @@ _tools_option = grouped_option("Export for other tools")
     "--model", default="", metavar="NAME", help="Model name to write in the response."
 )
 @_conversion_option("--provider", metavar="NAME", type=ChoiceType(_PROVIDER_VARIANTS),
-                    help="Use the dialect variant of a provider such as openrouter.")  # fmt: skip
+                    help="Use the variant of the dialect for this provider.")  # fmt: skip
 @_conversion_option("--head", is_flag=True, help="Include the status line and headers.")
 @_tools_option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
                help="Write the exchanges in this file format.")  # fmt: skip
@@ -102,12 +102,12 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
     r"""Convert a recorded response to another dialect, or export exchanges for other tools.
 
     --as converts the text, tool calls, finish reason and usage of a response to the dialect of
-    another provider. The output contains new ids. Parts that the dialect does not support are
-    listed on stderr.
+    another provider. The output contains new ids. Data that the dialect cannot represent is
+    reported on stderr.
 
-    --format writes har (HTTP Archive 1.2, with times), vcr (a VCR.py cassette), sse (the recorded
-    event stream) or curl (a command that sends the request, with the API key from the environment).
-    The output contains placeholders for redacted values.
+    The formats of --format are har (HTTP Archive 1.2, with times), vcr (a VCR.py cassette), sse
+    (the recorded event stream) and curl (a command that sends the request). The curl command reads
+    the API key from the environment. The output contains placeholders for redacted values.
 
     A CASSETTE is a file, or the first characters of a cassette's name or key.
 

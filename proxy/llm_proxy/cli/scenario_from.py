@@ -36,9 +36,9 @@ def from_(
     CASSETTE is a file, or the first characters of a cassette's name or key.
     Several cassettes become the turns of one conversation.
 
-    The scenario matches requests that contain the recorded user text, and requires the recorded
-    tools. Edit the file to change the responses or the conditions. Recorded data that cannot be
-    stored in a scenario is reported on stderr.
+    The scenario matches requests that contain the recorded user text. These requests must also
+    define the recorded tools. To change the responses or the conditions, edit the file. Recorded
+    data that a scenario cannot contain is reported on stderr.
 
     \b
     Examples:
