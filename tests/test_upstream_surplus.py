@@ -288,7 +288,7 @@ async def test_an_answer_without_a_recording_is_reported_and_exit_code_1(
         run_settings = settings(tmp_path, upstreams={"default": live.url})
         code, _ = await serving._serve_until_stopped("record", run_settings, command, "record")
     assert code == 1
-    assert "not recorded: a client received a response that was not recorded" in caplog.text
+    assert "not recorded: a response was sent to a client but not recorded" in caplog.text
     assert "1 recording lost" in caplog.text
 
 
