@@ -203,7 +203,8 @@ class TestChildProcess:
             folder=tmp_path, env={"OPENAI_API_KEY": key},
         )  # fmt: skip
         warning = (
-            "llm-proxy: warning: OPENAI_API_KEY is not set; openai will respond with status 401"
+            "llm-proxy: warning: OPENAI_API_KEY is not set, so openai will respond "
+            "with status 401; set OPENAI_API_KEY"
         )
         assert result.stdout.count('"type":"upstream_failed"') == 2
         assert [line for line in result.stderr.splitlines() if "is not set" in line] == (

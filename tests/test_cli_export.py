@@ -77,7 +77,7 @@ async def test_a_turn_can_be_exported_to_any_dialect(tmp_path: Path, name: str, 
     [call] = [part for part in turn.parts if isinstance(part, ToolCall)]
     assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Bonn"})
     assert turn.finish is FinishReason.TOOL_CALLS
-    assert f"converted to {name}; the result is not a byte-exact replay" in result.stderr
+    assert f"converted to {name}; the bytes differ from the recording" in result.stderr
 
 
 async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
@@ -100,9 +100,7 @@ async def test_its_own_dialect_loses_nothing(tmp_path: Path) -> None:
     turn = decode_export("openai-chat", result.stdout, stream=True)
     assert turn.parts == (Reasoning("Let me see."), Text("Yes."))
     assert (turn.id, turn.metadata) == ("chatcmpl-7", (("system_fingerprint", "fp_1"),))
-    assert result.stderr.endswith(
-        "converted to openai-chat; the result is not a byte-exact replay\n"
-    )
+    assert result.stderr.endswith("converted to openai-chat; the bytes differ from the recording\n")
 
 
 async def test_a_provider_variant_is_exported_in_its_own_format(tmp_path: Path) -> None:
@@ -185,7 +183,9 @@ async def test_a_recorded_error_is_exported_in_the_other_providers_format(tmp_pa
         "type": "rate_limit_error",
         "message": "Slow down",
     }
-    assert result.stderr.endswith("not a byte-exact replay; not converted: the error type\n")
+    assert result.stderr.endswith(
+        "the bytes differ from the recording; not converted: the error type\n"
+    )
 
 
 async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
@@ -197,7 +197,8 @@ async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
     result = await run_command("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
 
     assert result.stderr.endswith(
-        "not a byte-exact replay; not converted: provider-specific headers of the error\n"
+        "the bytes differ from the recording; not converted: "
+        "provider-specific headers of the error\n"
     )
 
 
@@ -287,7 +288,7 @@ async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_pa
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        "the response calls a tool that only the recorded dialect supports: local_shell_call"
+        "the response contains tool calls that only the recorded dialect supports: local_shell_call"
         in result.last_error_line
     )
 
@@ -370,7 +371,7 @@ async def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
     [
         (
             ("--as", "gemini", "--provider", "groq"),
-            "--provider cannot be used with --as gemini, only with --as openai-chat, openai-comp",
+            "--as gemini does not support --provider; use --provider with --as openai-chat",
         ),
         (
             ("--as", "gemini", "--model", "\udcff"),

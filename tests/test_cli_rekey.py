@@ -85,7 +85,7 @@ async def test_requests_that_a_rule_gives_one_key_become_takes_and_are_reported(
     assert result.exit_code == 0
     [collision_line] = [line for line in result.stdout.splitlines() if "have the same key" in line]
     assert collision_line.startswith(
-        "2 cassettes of different requests have the same key under the rules uuids@1; they are"
+        "2 cassettes of different requests have the same key under the rules uuids@1; llm-proxy"
     )
     assert one.name in collision_line
     assert other.name in collision_line

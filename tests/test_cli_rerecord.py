@@ -222,7 +222,7 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
 @each_row(
     ("arguments", "reason"),
     [
-        ((), "name the cassettes to re-record, set a filter, or set --all"),
+        ((), "no cassettes selected; specify cassettes, a filter, or --all"),
         (("--all",), "no API key for openai; set OPENAI_API_KEY, or --upstream op"),
         (("nothing",), "no cassette 'nothing' in ./cassettes; "),
     ],

@@ -313,11 +313,11 @@ class TestCurl:
         (("--all", "--as", "anthropic"), "--all requires --format"),
         (
             ("a", "b", "--as", "anthropic"),
-            "--as converts one cassette at a time; name exactly one cassette",
+            "--as converts one cassette at a time; specify exactly one cassette",
         ),
         (
             ("a", "b", "--format", "sse"),
-            "--format sse exports one cassette at a time; name exactly one cassette",
+            "--format sse exports one cassette at a time; specify exactly one cassette",
         ),
         (("--format", "har"), "name the cassettes to export, or set --all"),
         (("--all", "--format", "har"), "no cassettes in ./cassettes; record one with"),

@@ -128,9 +128,10 @@ _NAMES: Final = ", ".join(sorted(FAULT_KINDS))
 _TERM_HINT: Final = "write name=value, and put a value that contains a comma in double quotes"
 ERRORS_BY_TEXT: Final[dict[str, str]] = {
     # names
-    "": "fault '': the fault name is missing; begin the rule with it, as in reset,after=3",
+    "": "fault '': the fault name is missing; begin the rule with a name, as in reset,after=3",
     ",after=3": (
-        "fault ',after=3': the fault name is missing; begin the rule with it, as in reset,after=3"
+        "fault ',after=3': the fault name is missing; "
+        "begin the rule with a name, as in reset,after=3"
     ),
     "rset": "fault 'rset': unknown fault 'rset'; did you mean 'reset'?",
     "xyzzy": f"fault 'xyzzy': unknown fault 'xyzzy'; known: {_NAMES}",
@@ -162,7 +163,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "20%"
     ),
     "reset,after=1,bytes=2": (
-        "fault 'reset,after=1,bytes=2': after= and bytes= both set the location; remove one of them"
+        "fault 'reset,after=1,bytes=2': after= and bytes= both set the fault's location; remove one"
     ),
     "status,code=503,after=1": (
         "fault 'status,code=503,after=1': status does not support a location; remove after="
@@ -226,7 +227,7 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
         "fault 'reset,model=*a*b*c*d*e*f*g*h*': the value of model= contains more than 8 asterisks"
     ),
     "reset,model=": (
-        "fault 'reset,model=': model= is empty; set a value, or a pattern such as model=gpt-4*"
+        "fault 'reset,model=': model= is empty; set a value or pattern, such as model=gpt-4*"
     ),
     "reset,stream=maybe": "fault 'reset,stream=maybe': stream=maybe is not true or false",
     "drop,after=1,stream=false": (
@@ -265,11 +266,11 @@ def test_a_defect_of_a_fault_is_not_reported_as_an_invalid_rule(
 
 
 MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
-    ({}, "the fault name is missing; add it, as in {fault: reset, after: 3}"),
-    ({"after": 3}, "the fault name is missing; add it, as in {fault: reset, after: 3}"),
+    ({}, "the fault name is missing; add the key fault, as in {fault: reset, after: 3}"),
+    ({"after": 3}, "the fault name is missing; add the key fault, as in {fault: reset, after: 3}"),
     (
         {"fault": "reset,after=3"},
-        "the fault name is missing; add it, as in {fault: reset, after: 3}",
+        "the fault name is missing; add the key fault, as in {fault: reset, after: 3}",
     ),
     ({"fault": None}, "the value of 'fault' must be a string, a number or a boolean"),
     (

@@ -294,7 +294,7 @@ def test_nothing_is_inserted_within_a_message(name: str) -> None:
     whole = b"".join(response.framed_messages)
     burst = response_burst(response, split_at(whole, [len(response.framed_messages[0]) + 9]))
     actions, injection = apply_faults(request, burst, f"{name},ms=25")
-    assert injection.records[0].skipped == "the fault's location is in the middle of an event"
+    assert injection.records[0].skipped == ("the fault's location is in the middle of an event")
     assert sent_body(actions) == whole
 
 

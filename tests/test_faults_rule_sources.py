@@ -88,7 +88,10 @@ FILE_ERRORS: Final = {
     ),
     "with its path": (
         "faults:\n  - {after: 1}\n",
-        "FILE:2:5: $.faults[0]: the fault name is missing; add it, as in {fault: reset, after: 3}",
+        (
+            "FILE:2:5: $.faults[0]: the fault name is missing; "
+            "add the key fault, as in {fault: reset, after: 3}"
+        ),
     ),
     "another name": (
         "fault: [reset]\n",

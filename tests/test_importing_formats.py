@@ -463,7 +463,7 @@ def test_an_exchange_with_an_object_of_a_program_is_refused_and_the_others_are_n
 ) -> None:
     body, name = """body: '{"model":"gpt-4o","messages":[]}'""", tag.partition(" ")[0]
     spoilt = VCR.replace(body, f"body: {tag}")
-    why = f"line 3: the tag {name} creates a language-specific object"
+    why = f"line 3: the YAML tag {name} is for a language-specific object"
     why += ", which is not supported"
     assert refusals(spoilt.encode()) == [(1, why)]
     both = VCR.replace("version: 1\n", "") + spoilt.partition("\n")[2].replace("*kind", "x")
@@ -488,7 +488,7 @@ def test_a_body_may_hold_what_looks_like_yaml() -> None:
 
 def test_a_file_of_two_documents_is_refused() -> None:
     with pytest.raises(
-        UnreadableFile, match=r"^line 22: the file contains a second YAML document; split the file$"
+        UnreadableFile, match=r"^line 22: the file contains more than one YAML document; save each"
     ):
         read_exchanges((VCR + "---\n" + VCR).encode())
 

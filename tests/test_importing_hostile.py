@@ -35,7 +35,7 @@ from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
-NO_TAG = "creates a language-specific object, which is not supported"
+NO_TAG = "is for a language-specific object, which is not supported"
 SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
@@ -110,9 +110,9 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
     [
         ("version: 1\na: &a [*a]\n", "line 2: alias *a does not refer to an earlier anchor"),
         ("version: 1\na: !!python/object/apply:os.system [id]\n",
-         f"line 2: the tag !!python/object/apply:os.system {NO_TAG}"),
+         f"line 2: the YAML tag !!python/object/apply:os.system {NO_TAG}"),
         ("version: 1\na: !!python/name:os.system x\n",
-         f"line 2: the tag !!python/name:os.system {NO_TAG}"),
+         f"line 2: the YAML tag !!python/name:os.system {NO_TAG}"),
         ("version: 1\na: !!binary '%'\n", "line 2: invalid base64"),
         ("version: 1\na: 'x\n", "line 3: invalid YAML: found unexpected end of stream"),
         ("version: 1\n? [a]\n: b\n", "line 2: a field name is not text"),

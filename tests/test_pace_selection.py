@@ -380,7 +380,8 @@ def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place(
     [found] = parse_scenario_file("a.yaml", document.encode()).mistakes
 
     assert str(found) == (
-        f"a.yaml:{place}: '4x,gap=1ms' is not a valid pace: 4x uses the recorded times and cannot "
+        f"a.yaml:{place}: '4x,gap=1ms' is not a valid pace: 4x replays the recorded delays and "
+        "cannot "
         "be combined with gap; remove one of them"
     )
 

@@ -127,9 +127,10 @@ INVALID: Final[dict[str, str]] = {
         "instant has no delays and cannot be combined with max-gap; remove one of them"
     ),
     "4x,ttft=1s,gap=2ms": (
-        "4x uses the recorded times and cannot be combined with ttft, gap; remove one of them"
+        "4x replays the recorded delays and cannot be combined with ttft, gap; "
+        "remove one of them"
     ),
-    "50tps,gap=30ms": "50tps and gap both set the token rate; remove one of them",
+    "50tps,gap=30ms": "50tps and gap both set the token rate; remove one",
     "gap=": f"gap='': {TIMES}",
     "gap=soon": f"gap=soon: {TIMES}",
     "gap=-5ms": f"gap=-5ms: {TIMES}",

@@ -286,7 +286,7 @@ class TestPartialTakes:
         assert raw.status == 424
         assert f"{path} matches, but is incomplete (the upstream" in _message(raw)
         assert (
-            "record it again with llm-proxy record, or replay it with --allow-partial"
+            "record the request again with llm-proxy record, or replay with --allow-partial"
             in _message(raw)
         )
 
@@ -306,7 +306,7 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await send_request(replaying.url, raw_chat_request())
         assert (raw.status, raw.header("x-llm-proxy-error")) == (424, "cassette_unusable")
-        assert "delete the file, or record it again with llm-proxy record" in _message(raw)
+        assert "delete the file, or record the request again with llm-proxy record" in _message(raw)
 
     async def test_a_clean_end_without_the_terminator_is_partial(self, tmp_path: Path) -> None:
         truncated = StoredResponse(((1, chat_event("looks whole")),))

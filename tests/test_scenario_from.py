@@ -207,7 +207,7 @@ id: openai-chat-gpt-5-01234567
 description: Where is order 42? (a|b)
 match:
   user: ^Where is order 42\? \(a\|b\)$
-# Any system prompt is accepted. To require certain text in it:
+# Any system prompt is accepted. To require a text in the system prompt:
 # system_prompt_must_include:
 #   - You help.
 turns:
@@ -491,7 +491,7 @@ def test_turns_that_are_not_there_are_noted() -> None:
 
     assert [step.turn for step in load_generated(generated).turns] == [4]
     assert generated.omission_notes == (
-        "turn 2 is omitted because every recorded attempt failed; one of them is b.jsonl",
+        "turn 2 is omitted because every recorded attempt failed, such as b.jsonl",
         "no cassette was given for turn 1, 3",
     )
 
@@ -548,14 +548,17 @@ def test_without_a_user_text_the_scenario_must_be_named() -> None:
     assert (scenario.id, scenario.match) == ("agent", None)
     assert scenario.description == "A recorded conversation."
     assert generated.omission_notes == (
-        "no user text was recorded; select the scenario with the header x-llm-proxy-scenario",
+        (
+            "the recorded request contains no user text; select the scenario with the header "
+            "x-llm-proxy-scenario"
+        ),
     )
 
 
 OTHER_REQUEST: Final = chat_request({"role": "user", "content": "Something else"})
 TWO_CONVERSATIONS: Final = (
     "one.jsonl and b.jsonl belong to different conversations: their first user messages differ; "
-    "create a separate scenario from each"
+    "create a separate scenario for each conversation"
 )
 PARTIAL: Final = (
     "the response in one.jsonl is partial: no [DONE], choice 0 unfinished; "
@@ -574,7 +577,7 @@ TRUNCATED: Final = DialectResponse(
         ([], "no cassettes given; pass at least one cassette"),
         (
             [make_cassette(Request("GET", "/v1/models", "", (), b""), TRUNCATED)],
-            "one.jsonl does not contain a chat request; choose a cassette that does",
+            "one.jsonl does not contain a chat request; choose a cassette of a chat request",
         ),
         (
             [make_cassette(chat_request(), TRUNCATED)],
@@ -582,7 +585,7 @@ TRUNCATED: Final = DialectResponse(
         ),
         (
             [cassette_of_error(chat_request(), 500)],
-            "no.jsonl contains a failed attempt; add a cassette with a successful response",
+            "no.jsonl contains an error response; add a cassette with a successful response",
         ),
         (
             [

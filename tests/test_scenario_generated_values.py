@@ -270,7 +270,7 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
         ),
         (
             {"minProperties": 1, "additionalProperties": False},
-            "$: 1 properties are required, but too few property names can be generated",
+            "$: the schema requires 1 properties; not enough names can be generated",
         ),
         (
             {"type": "string", "minLength": 9, "maxLength": 8},

@@ -166,7 +166,7 @@ class TestTargets:
             replaying.url, target + b" HTTP/1.1\r\nHost: HOST\r\n\r\n"
         )
         assert (raw.status, rest) == (400, b"")
-        assert "llm-proxy is not a forward proxy" in _refusal_message(raw)
+        assert "llm-proxy cannot be used as a forward proxy" in _refusal_message(raw)
 
     @each_row("target", ["//evil.example/x", "/@x", "/~openai", "/a/../b", "/%zz"])
     async def test_a_strange_path_is_a_path(self, replaying: RunningProxy, target: str) -> None:

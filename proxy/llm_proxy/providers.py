@@ -174,7 +174,7 @@ DUMMY_API_KEY: Final = "llm-proxy-replay"
 
 def missing_key_warning(provider: str, variable: str) -> str:
     """A warning that requests to this provider fail, since its API key variable is not set."""
-    return f"{variable} is not set; {provider} will respond with status 401"
+    return f"{variable} is not set, so {provider} will respond with status 401; set {variable}"
 
 
 def has_dummy_key(request: Request) -> bool:

@@ -21,7 +21,7 @@ _COMMANDS: Final = {
         "record": CommandEntry("serve", "Forward requests and record every response."),
         "replay": CommandEntry("serve", "Respond from cassettes, without any network access."),
         "auto": CommandEntry("serve", "Replay recorded requests; record the others."),
-        "simulate": CommandEntry("serve", "Respond from scenarios, a mock or synthesis."),
+        "simulate": CommandEntry("serve", "Respond with scenarios, a mock or generated responses."),
     },
     "Cassettes": {
         "ls": CommandEntry("ls", "List cassettes."),
@@ -80,8 +80,8 @@ _VCR_MODE_ALIASES: Final = {
 def cli() -> None:
     r"""Record and replay the HTTP traffic of LLM applications.
 
-    llm-proxy runs your command with OPENAI_BASE_URL and similar variables set to the address of the
-    proxy. The application needs no change:
+    llm-proxy sets OPENAI_BASE_URL and similar variables to the address of the proxy, then runs your
+    command. The application needs no change:
 
     \b
       llm-proxy record -- python app.py     forward requests, record the responses

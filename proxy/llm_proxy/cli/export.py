@@ -132,7 +132,7 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
         return
     _refuse_options(values, _FORMAT_OPTIONS, "--format")
     if len(names) != 1:
-        raise UsageError("--as converts one cassette at a time; name exactly one cassette")
+        raise UsageError("--as converts one cassette at a time; specify exactly one cassette")
     data, note = _transcoded_bytes(library, names[0], values)
     write_new_file_or_stdout(data, output, "the response")
     print_note(note)
@@ -144,7 +144,7 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     if values["provider"] not in (None, *dialect.provider_variants):
         speakers = (name for name, other in _CHAT_DIALECTS.items() if other.provider_variants)
         raise UsageError(
-            f"--provider cannot be used with --as {dialect.name}, only with --as "
+            f"--as {dialect.name} does not support --provider; use --provider with --as "
             f"{', '.join(speakers)}"
         )
     if not values["model"].isprintable():
@@ -155,7 +155,7 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     if values["head"]:
         lines = (*head_lines(response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data
-    note = f"{cassette.file} converted to {dialect.name}; the result is not a byte-exact replay"
+    note = f"{cassette.file} converted to {dialect.name}; the bytes differ from the recording"
     if losses:
         note += f"; not converted: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
         if len(losses) > _MAX_SHOWN_LOSSES:
@@ -176,7 +176,7 @@ def _formatted_bytes(
         raise UsageError("name the cassettes to export, or set --all")
     if not format_.allows_several and (is_all or len(names) > 1):
         raise UsageError(
-            f"--format {format_.name} exports one cassette at a time; name exactly one cassette"
+            f"--format {format_.name} exports one cassette at a time; specify exactly one cassette"
         )
     cassettes = [load_named_cassette(library, name) for name in names]
     if is_all:
@@ -311,7 +311,7 @@ def _without_provider_parts(turn: Turn) -> Turn:
     if turn.finish is FinishReason.TOOL_CALLS and calls and not any(call in kept for call in calls):
         kinds = ", ".join(dict.fromkeys(str(dict(call.metadata)["type"]) for call in calls))
         raise NotRepresentable(
-            f"the response calls a tool that only the recorded dialect supports: {kinds}"
+            f"the response contains tool calls that only the recorded dialect supports: {kinds}"
         )
     parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)

@@ -73,7 +73,7 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
     """
     filters = CassetteFilters(**{name: values.pop(name) for name in CassetteFilters.__slots__})
     if not names and not all_of_them and filters == CassetteFilters():
-        raise UsageError("name the cassettes to re-record, set a filter, or set --all")
+        raise UsageError("no cassettes selected; specify cassettes, a filter, or --all")
     library = Library(cassettes, is_shared=values["shared_library"])
     groups = list(_select_groups(library, names, filters, values["normalise"]))
     if values["dry_run"]:
@@ -168,7 +168,8 @@ def _paths_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> 
     found = [row.path for row in rows if row.path.resolve() == path.resolve()]
     if not found:
         raise UsageError(
-            f"{path} is not in {library.root}; set --cassettes to the folder of its library"
+            f"{path} is not in the library {library.root}; set --cassettes to the library that "
+            "contains the file"
         )
     return found
 

@@ -69,9 +69,9 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay recorded requests and record the others.
 
-    The nth identical request of a session gets take n if take n already existed when the run
-    started. Otherwise, auto forwards the request to the provider and records take n. If CI is set,
-    auto behaves like replay.
+    For the nth identical request in a session, auto replays take n if that take already existed
+    when the run started. Otherwise, auto forwards the request to the provider and records take n.
+    If CI is set, auto behaves like replay.
 
     \b
     Examples:
@@ -83,11 +83,11 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 
 @_server_command
 def simulate(command: tuple[str, ...], **values: Any) -> None:
-    r"""Respond from scenarios, a mock or synthesis, without a key or network access.
+    r"""Respond with scenarios, a mock or generated responses, without a key or network access.
 
     A scenario file defines the turns of a conversation. Without scenarios or a mock, llm-proxy
-    synthesises responses; the same request always gets the same response. Changed scenario files
-    are reloaded.
+    generates responses; identical requests receive identical responses. Changed scenario files are
+    reloaded.
 
     \b
     Examples:

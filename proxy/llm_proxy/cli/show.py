@@ -72,7 +72,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     r"""Show one cassette: its request, response, conversation and timing.
 
     CASSETTE is a file, or the first characters of a cassette's name or key. The
-    time of a message is the arrival time of its last byte; the gap is the time since the previous
+    time shown for a message is when its last byte arrived; the gap is the time since the previous
     message. Control characters in recorded text are shown as escapes such as \x1b.
 
     \b

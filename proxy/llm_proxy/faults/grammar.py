@@ -163,7 +163,7 @@ def _parse_location(kind: FaultKind, values: Mapping[str, str]) -> StreamLocatio
         return None
     name, *others = names
     if others:
-        raise UsageError(f"{name}= and {others[0]}= both set the location; remove one of them")
+        raise UsageError(f"{name}= and {others[0]}= both set the fault's location; remove one")
     if not kind.allowed_locations:
         raise UsageError(f"{kind.name} does not support a location; remove {name}=")
     if name not in kind.allowed_locations:
@@ -195,7 +195,7 @@ def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
     streams = patterns.pop("stream", None)
     for name, pattern in patterns.items():
         if not pattern:
-            raise UsageError(f"{name}= is empty; set a value, or a pattern such as model=gpt-4*")
+            raise UsageError(f"{name}= is empty; set a value or pattern, such as model=gpt-4*")
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise UsageError(f"the value of {name}= is longer than {_MAX_PATTERN_CHARS} characters")
         if pattern.count("*") > _MAX_STARS:
@@ -232,7 +232,9 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
         start = end + 1
     fault_name, *terms = raw_terms
     if not fault_name:
-        raise UsageError("the fault name is missing; begin the rule with it, as in reset,after=3")
+        raise UsageError(
+            "the fault name is missing; begin the rule with a name, as in reset,after=3"
+        )
     values: dict[str, str] = {}
     for term in terms:
         raw_name, equals, value = term.partition("=")
@@ -270,7 +272,9 @@ def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:
                 )
     fault_name = values.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(fault_name)) is None:
-        raise UsageError("the fault name is missing; add it, as in {fault: reset, after: 3}")
+        raise UsageError(
+            "the fault name is missing; add the key fault, as in {fault: reset, after: 3}"
+        )
     return ",".join([fault_name, *(f"{key}={_quote(value)}" for key, value in values.items())])
 
 

@@ -171,7 +171,8 @@ def parse_yaml(data: bytes) -> Any:
             if isinstance(event, DocumentStartEvent):
                 if documents:
                     _raise_unreadable(
-                        event, "the file contains a second YAML document; split the file"
+                        event,
+                        "the file contains more than one YAML document; save each in its own file",
                     )
                 documents.append(composer.compose(events))
     except UnreadableDocument as error:
@@ -192,7 +193,7 @@ class _RecordingComposer(YamlComposer[Any]):
 
     max_size = MAX_VALUE_BYTES
     too_large_message = (
-        f"the values exceed {MAX_VALUE_BYTES >> 20} MiB after the aliases are resolved"
+        f"the values exceed {MAX_VALUE_BYTES >> 20} MiB after YAML aliases are resolved"
     )
 
     def size_of(self, event: NodeEvent) -> int:
@@ -258,7 +259,7 @@ class _RecordingComposer(YamlComposer[Any]):
         name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
         reason = (
             f"line {start_mark(event).line}: "
-            f"the tag {name} creates a language-specific object, which is not supported"
+            f"the YAML tag {name} is for a language-specific object, which is not supported"
         )
         if not any(isinstance(step, int) for step in self.path[:_EXCHANGE_LIST_DEPTH]):
             raise UnreadableFile(reason)

@@ -310,11 +310,11 @@ def _parse_terms(text: str) -> Pace:
             )
         case RecordedPace() if latency_names:
             raise ValueError(
-                f"{timing_text} uses the recorded times and cannot be combined with "
+                f"{timing_text} replays the recorded delays and cannot be combined with "
                 f"{latency_names}; remove one of them"
             )
         case TokenRatePace() if "gap" in settings:
-            raise ValueError(f"{timing_text} and gap both set the token rate; remove one of them")
+            raise ValueError(f"{timing_text} and gap both set the token rate; remove one")
         case None:
             timing = ModelledPace() if latency_names else RecordedPace()
         case _:

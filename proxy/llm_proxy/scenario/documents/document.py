@@ -16,7 +16,9 @@ from llm_proxy.faults.rule import RuleSpecs
 
 SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"
 _REF_TEMPLATE: Final = "#/$defs/{name}"
-_SCHEMA_FIELD_DESCRIPTION: Final = "The path or URL of this JSON Schema, for editors."
+_SCHEMA_FIELD_DESCRIPTION: Final = (
+    "The path or URL of the scenario JSON Schema, for validation in editors."
+)
 
 FailureStatus = Literal[
     "thrown", "timeout", "invalid_response", "network_error", "rate_limit", "model_error"
@@ -44,7 +46,7 @@ ANY_TURN: Final = "any"
 TurnNumberOrAny = Annotated[
     TurnNumber | Literal["any"],
     field_metadata(
-        "The turn number (1 plus the number of assistant messages), or `any` for all other turns."
+        "The turn number (1 plus the number of assistant messages), or `any` for turns not listed."
     ),
 ]
 Milliseconds = Annotated[float, field_metadata("A duration in milliseconds.", ge=0)]
@@ -62,7 +64,7 @@ ToolArguments = Annotated[
     field_metadata("The arguments, or `made` to generate them from the tool's JSON Schema."),
 ]
 CallId = Annotated[
-    str, field_metadata("The ID of the call (default: `call-1`, `call-2`, … by position).")
+    str, field_metadata("The ID of the tool call (default: `call-1`, `call-2`, … in order).")
 ]
 ToolName = Annotated[str, field_metadata("The name of the tool, sent unchanged.")]
 PaceText = Annotated[
@@ -122,7 +124,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     finish_reason: Annotated[
         str,
         field_metadata(
-            "The finish reason, in any provider's spelling (default: derived from the response)."
+            "The finish reason, as any provider names it (default: derived from the response)."
         ),
     ] = ""
 
@@ -172,7 +174,7 @@ class StructuredResponse(
 
     values: Annotated[
         Mapping[str, Any],
-        field_metadata("Fixed values by property name; llm-proxy generates all other values."),
+        field_metadata("Fixed values, by property name; other values are generated."),
     ] = {}
 
 
@@ -274,12 +276,12 @@ class ScenarioTurn(ScenarioStruct, frozen=True):
     ] = None
     failure_error: Annotated[
         Mapping[str, Any],
-        field_metadata("Extra fields of the error object; `status` sets the HTTP status."),
+        field_metadata("Extra fields for the error object; `status` sets the HTTP status."),
     ] = {}
     chunks: Annotated[
         ChunkSpec | None,
         field_metadata(
-            "How this response is split into chunks (default: `chunks` of the scenario)."
+            "How this response is split into chunks (default: the scenario's `chunks`)."
         ),
     ] = None
     pace: PaceText = ""
@@ -294,7 +296,8 @@ class ValueCondition(ScenarioStruct, frozen=True):
     equals: Annotated[Any, field_metadata("The expected value, of any JSON type.")] = UNSET
     matches: Annotated[str, field_metadata("A regular expression that the value must match.")] = ""
     exists: Annotated[
-        bool | UnsetType, field_metadata("Whether the value must exist (true) or must not (false).")
+        bool | UnsetType,
+        field_metadata("Whether the value must exist (true) or must be absent (false)."),
     ] = UNSET
 
 
@@ -329,9 +332,11 @@ class MockReply(ScenarioStruct, frozen=True):
     content: Annotated[str, field_metadata("The text.")] = ""
     tool_calls: Annotated[tuple[MockCall, ...], field_metadata("The tool calls, in order.")] = ()
     usage: Annotated[
-        UsageSpec | None, field_metadata("Token usage (default: that of the mock).")
+        UsageSpec | None, field_metadata("Token usage (default: the mock's `usage`).")
     ] = None
-    stop_reason: Annotated[str, field_metadata("The stop reason (default: that of the mock).")] = ""
+    stop_reason: Annotated[
+        str, field_metadata("The stop reason (default: the mock's `stop_reason`).")
+    ] = ""
 
 
 class MockCall(ScenarioStruct, frozen=True):
@@ -349,7 +354,7 @@ class MockSpec(ScenarioStruct, frozen=True):
     reply: Annotated[str | UnsetType, field_metadata("The text of every response.")] = UNSET
     replies: Annotated[
         tuple[str | MockReply, ...] | UnsetType,
-        field_metadata("The replies, in order; requests after the last reply fail."),
+        field_metadata("The replies, in order; after the last reply, requests fail."),
     ] = UNSET
     thinking_ms: Annotated[
         MillisecondsOrRange | UnsetType,
@@ -390,7 +395,8 @@ class Scenario(ScenarioStruct, frozen=True):
         ),
     ] = None
     templates: Annotated[
-        bool, field_metadata("Replace `{{ JSONPath }}` in texts with values from the request.")
+        bool,
+        field_metadata("Replace each `{{ JSONPath }}` in texts with the value from the request."),
     ] = False
     chunks: Annotated[
         ChunkSpec | None,

@@ -259,8 +259,8 @@ class _ValueMaker:
                     break
         if len(properties) < min_properties:
             raise NoValueFound(
-                f"{min_properties} properties are required, but too few property names can be "
-                "generated"
+                f"the schema requires {min_properties} properties; "
+                "not enough names can be generated"
             )
         return properties
 

@@ -239,7 +239,7 @@ class LibraryTakes:
         try:
             cassette = self._library.load_cassette(path)
         except CassetteError as error:
-            return f"is not a valid cassette ({error}); delete it, or record it again"
+            return f"is not a valid cassette ({error}); delete or re-record the file"
         take, root = parse_take_path(self._library.root, path), self._library.root
         key_prefix = take.key_prefix if take is not None else None
         for complaint in consistency_problems(cassette, key_prefix, session_of_path(root, path)):
@@ -247,14 +247,14 @@ class LibraryTakes:
         outcome = cassette_outcome(cassette)
         if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
-                "was recorded with different credentials in the request; record it again with "
-                "llm-proxy record, or ignore the credentials with --normalise ignore=JSONPATH"
+                "was recorded with different credentials in the request; record the request again "
+                "with llm-proxy record, or ignore the credentials with --normalise ignore=JSONPATH"
             )
         if outcome.is_complete:
             return "was added after this run started; restart llm-proxy"
         return (
-            f"is incomplete ({outcome.reason}); record it again with llm-proxy record, or "
-            "replay it with --allow-partial"
+            f"is incomplete ({outcome.reason}); record the request again with llm-proxy "
+            "record, or replay with --allow-partial"
         )
 
 
@@ -463,5 +463,6 @@ def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
     )
     return (
         f"{count_with_noun(len(paths), 'cassette')} of different requests have the same key "
-        f"under the rules {', '.join(rules)}; they are replayed in turn: {names}{remainder}"
+        f"under the rules {', '.join(rules)}; llm-proxy replays them "
+        f"one after another: {names}{remainder}"
     )

@@ -66,8 +66,8 @@ class RequestGuards:
             shown = redact_text(displayable_target(target))
             raise RequestRefused(
                 400,
-                f"{shown!a} is not a path, and llm-proxy is not a forward proxy; "
-                "use the address of llm-proxy as the base URL of the client",
+                f"{shown!a} is not a path; llm-proxy cannot be used as a forward proxy; "
+                "set the base URL of the client to the address of llm-proxy",
             )
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(
@@ -76,7 +76,7 @@ class RequestGuards:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not supported; use the provider's HTTP API")
         if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
-            raise RequestRefused(508, "request loop: an --upstream URL leads back to this proxy")
+            raise RequestRefused(508, "request loop: an --upstream URL points to this proxy")
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, f"expected one Host header, got {len(hosts)}")
@@ -104,7 +104,8 @@ class RequestGuards:
             page = f"{origin!a}" if origin is not None else "another site"
             raise RequestRefused(
                 403,
-                f"requests from web pages of {page} are not allowed; to allow them, start "
+                f"requests from web pages of {page} are not allowed; to allow these requests, "
+                "start "
                 "llm-proxy with --allow-origin ORIGIN",
             )
 

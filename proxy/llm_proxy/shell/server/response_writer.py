@@ -275,7 +275,7 @@ async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyEr
     status, error_type = _status_and_type(error)
     message = str(error)
     if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
-        message = f"{error}; delete the file, or record it again with llm-proxy record"
+        message = f"{error}; delete the file, or record the request again with llm-proxy record"
     body = dialect.error_body(status, error_type, message)
     headers = [
         ("Content-Type", "application/json"),
