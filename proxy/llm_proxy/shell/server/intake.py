@@ -76,7 +76,7 @@ class RequestGuards:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not supported; use the provider's HTTP API")
         if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
-            raise RequestRefused(508, "request loop: an --upstream URL points to this proxy")
+            raise RequestRefused(508, "request loop: an --upstream URL leads back to this proxy")
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, f"expected one Host header, got {len(hosts)}")
