@@ -87,7 +87,14 @@ def steps(page: str) -> list[Step]:
 
 
 def matches(shown: list[str], printed: str) -> bool:
-    """Return whether `shown` matches the output; `…` matches any text or, alone, any lines."""
+    """Return whether `shown` matches the output; `…` matches any text or, alone, any lines.
+
+    llm-proxy and the program share the output: a line of the log may begin within one of the
+    program, before its line break.
+    """
+    lines = re.sub(r"(?<=[^\n])llm-proxy: ", "\nllm-proxy: ", printed).splitlines()
+    printed = "\n".join(filter(None, lines))
+    shown = [*filter(None, shown)]
     pattern = re.escape("\n".join(shown)).replace("…", r"[\s\S]*?")
     return re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
 

@@ -470,7 +470,9 @@ async def test_a_proxy_that_refuses_the_tunnel_is_named_with_its_status(tmp_path
             raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     message = json.loads(raw.body)["error"]["message"]
-    assert message.startswith(f"--upstream-proxy {forward_proxy.url} refused the connection ")
+    assert message.startswith(
+        f"--upstream-proxy {forward_proxy.url} refused to connect to the upst"
+    )
     assert "HTTP 403" in message
 
 
