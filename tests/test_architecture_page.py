@@ -16,9 +16,9 @@ CASES = ("Every request", "`record`", "A replay", "A miss", "A scenario turn", "
 @pytest.mark.parametrize("title", CASES)
 def test_the_steps_of_a_case_name_existing_code(title: str) -> None:
     [section] = [text for text in SECTIONS if text.startswith(f"{title}\n")]
-    steps = re.findall(r"`([\w/]+\.py)` `(\w+)`", section)
+    steps = re.findall(r"`(\w+)` \(`([\w/]+\.py)`\)", section)
 
     assert len(steps) == section.count(".py`") >= 4
-    for file, name in steps:
+    for name, file in steps:
         source = (ROOT / "proxy" / "llm_proxy" / file).read_text("utf-8")
         assert re.search(rf"\b(?:def|class) {name}\b", source), (file, name)

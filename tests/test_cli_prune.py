@@ -123,8 +123,8 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tracked_for", "message"),
     [
-        (None, "no play times are stored for ./cassettes on this machine; "),
-        (DAY, "play times for ./cassettes are stored on this machine only since 2"),
+        (None, "no record of when the cassettes in ./cassettes were last replayed; "),
+        (DAY, "records when the cassettes in ./cassettes were last replayed only since 2"),
     ],
     ids=["never", "for a day"],
 )

@@ -164,7 +164,7 @@ async def test_a_state_folder_that_cannot_be_written_costs_no_run_its_success(
     ran = await run_client(tmp_path)
 
     assert ran.exit_code == 0
-    assert "cannot store the play times of the cassettes" in ran.stderr
+    assert "cannot record when the cassettes were replayed" in ran.stderr
 
 
 def test_runs_that_end_one_after_the_other_lose_nothing_of_each_other(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def matches(shown: list[str], printed: str) -> bool:
     printed = "\n".join(filter(None, lines))
     shown = [*filter(None, shown)]
     pattern = re.escape("\n".join(shown)).replace("…", r"[\s\S]*?")
-    return re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
+    return not shown or re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
 
 
 class Shell:

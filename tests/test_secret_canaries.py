@@ -386,14 +386,14 @@ def test_no_value_of_a_secret_field_is_stored_of_a_request(body: Any) -> None:
 
 KEY_ID: Final = CARRIERS["AWS key id"].secret
 NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
-    "a secret without a [shape](#shapes) and not in a client credential, secret field or "
-    "environment variable": (f"the password is {UNSHAPED}",),
+    "a secret without a [recognisable shape](#shapes), outside client credentials, secret fields "
+    "and environment variables": (f"the password is {UNSHAPED}",),
     "a client credential shorter than 8 bytes; a secret environment variable shorter than 12 "
     "bytes": (),
     "a [secret field](#secret-fields) whose value is a number or an object": (),
     "a secret field in a response": (),
-    "a secret without a shape in an object with `name` and `value`, or in a URL or JSON inside a "
-    "longer text": (
+    "a secret without a recognisable shape, if it is in a `name`/`value` object, or in a URL or "
+    "JSON inside longer text": (
         f"https://mcp.example/?api_key={UNSHAPED}",
         json.dumps({"name": "Authorization", "value": UNSHAPED}),
         f'see ```json {{"password": "{UNSHAPED}"}}```',
@@ -412,22 +412,21 @@ NOT_FOUND: Final[dict[str, tuple[str, ...]]] = {
     "a secret in compressed or encrypted data, images or audio": (
         b64encode(gzip.compress(KEY.encode())).decode(),
     ),
-    "a secret in a response whose content coding cannot be decoded": (),
+    "a secret in a response with an unsupported content coding": (),
     "a modified secret": (
         KEY[::-1], codecs.encode(KEY, "rot13"), " ".join(KEY), f"sk-ant-**api03**-{KEY[13:]}",
         "\u200b".join(KEY),
     ),
-    "the part of a secret after a line break, except in private keys": (),
-    "a key directly after a letter or digit; a fixed-length key directly before a letter or "
-    "digit": (
+    "the rest of a secret after a line break, except in private keys": (),
+    "a key preceded by a letter or digit; a fixed-length key followed by a letter or digit": (
         f"key{KEY_ID}", KEY_ID * 2,
     ),
-    "a secret that is split across several texts": (),
+    "a secret that begins in one text and ends in another": (),
     "a secret field whose value has no closing quote": (
         f'{{"api_key": "{UNSHAPED}',
     ),
     "parts of a secret in the spool, until the recording ends or `recover` runs": (),
-    "parts of a client credential without a shape, after a crash": (),
+    "after a crash, parts of a client credential without a recognisable shape": (),
 }  # fmt: skip
 """The list of the documentation: by its items, texts in which nothing is found."""
 

@@ -174,9 +174,9 @@ def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[Casset
     if play_times.tracked_since is None or play_times.tracked_since > cutoff:
         folder = display.folder_name(root)
         stored = (
-            f"no play times are stored for {folder} on this machine"
+            f"this machine has no record of when the cassettes in {folder} were last replayed"
             if play_times.tracked_since is None
-            else f"play times for {folder} are stored on this machine only since "
+            else f"this machine records when the cassettes in {folder} were last replayed only since "
             f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(

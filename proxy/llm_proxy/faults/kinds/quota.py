@@ -148,7 +148,7 @@ def _count_response_tokens(context: FaultContext, head: ResponseHead, body: byte
 KIND = FaultKind(
     "quota",
     FaultEffect.REFUSED,
-    "an exceeded request or token limit",
+    "request or token quota exceeded",
     _quota,
     {
         "requests": FaultArgument(unit_parsers.parse_positive_count, "requests per window"),

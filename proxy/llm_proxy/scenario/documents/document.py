@@ -382,7 +382,7 @@ class Scenario(ScenarioStruct, frozen=True):
     description: Annotated[str, field_metadata("The purpose of the scenario.")]
     turns: Annotated[tuple[ScenarioTurn, ...], field_metadata("The turns of the conversation.")]
     system_prompt_must_include: Annotated[
-        tuple[str, ...], field_metadata("Texts that the system prompt must contain.")
+        tuple[str, ...], field_metadata("Strings that the system prompt must contain.")
     ] = ()
     match: Annotated[
         ScenarioMatch | None,

@@ -111,7 +111,7 @@ def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
                 settings.state, library.root, usage.played_file_names, datetime.now(UTC)
             )
         except LlmProxyError as error:  # must not fail the run
-            log.warning("cannot store the play times of the cassettes: %s", error)
+            log.warning("cannot record when the cassettes were replayed: %s", error)
 
 
 def _log_summary(mode: str, journal: Journal) -> None:
