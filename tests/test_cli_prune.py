@@ -124,7 +124,7 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
     ("tracked_for", "message"),
     [
         (None, "no record of when the cassettes in ./cassettes were last replayed; "),
-        (DAY, "records when the cassettes in ./cassettes were last replayed only since 2"),
+        (DAY, "for ./cassettes, this machine records replays of cassettes only since 2"),
     ],
     ids=["never", "for a day"],
 )

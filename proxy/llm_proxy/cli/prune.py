@@ -176,7 +176,7 @@ def _build_unplayed_filter(root: Path, age_text: str | None) -> Callable[[Casset
         stored = (
             f"this machine has no record of when the cassettes in {folder} were last replayed"
             if play_times.tracked_since is None
-            else f"this machine records when the cassettes in {folder} were last replayed only since "
+            else f"for {folder}, this machine records replays of cassettes only since "
             f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(
