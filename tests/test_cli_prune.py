@@ -123,7 +123,10 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tracked_for", "message"),
     [
-        (None, "no record of when the cassettes in ./cassettes were last replayed; "),
+        (
+            None,
+            "this machine has no record of when the cassettes in ./cassettes were last replayed; ",
+        ),
         (DAY, "for ./cassettes, this machine records replays of cassettes only since 2"),
     ],
     ids=["never", "for a day"],
