@@ -61,8 +61,8 @@ SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "a name without a colon": (
         "id: a\ndescription\nturns: []\n",
         (
-            "2:1: $: missing colon and space after the key that starts here, or the text "
-            "above is not indented"
+            "2:1: $: expected a colon and a space after the key that starts here; to continue "
+            "the text above, indent this line"
         ),
     ),
     "a list in the line of its name": (
@@ -507,7 +507,7 @@ turns:
             "5:22: $.turns[0].response.kind: unknown value 'txt'; did you mean 'text'?",
             (
                 "6:5: $.turns[1]: missing field 'turn': the turn number (1 plus the number "
-                "of assistant messages), or `any` for all other turns"
+                "of assistant messages), or `any` for turns not listed"
             ),
             (
                 "6:5: $.turns[1]: missing field 'response': the response; `kind` "

@@ -70,5 +70,5 @@ def test_the_names_of_this_machine_are_served() -> None:
 )
 def test_a_target_that_is_no_path_is_named_without_its_secrets(target: str, shown: str) -> None:
     request = Mock(raw_path=target)
-    with pytest.raises(RequestRefused, match=f"^{re.escape(repr(shown))} is not a path, and "):
+    with pytest.raises(RequestRefused, match=f"^{re.escape(repr(shown))} is not a path; "):
         RequestGuards().check(request)

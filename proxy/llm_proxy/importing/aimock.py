@@ -79,8 +79,8 @@ _PATH_OF_EQUAL_TEXT: Final[Mapping[str, str]] = {
 _MATCH_LOSSES: Final[Mapping[str, ImportLoss]] = {
     "sequenceIndex": ImportLoss(
         "sequence",
-        "sequenceIndex is converted to the number of a turn in a conversation; unlike in aimock, "
-        "each new conversation starts with the first response",
+        "sequenceIndex is imported as a turn number; unlike in aimock, the turns are counted again "
+        "in each conversation",
     ),
     "turnIndex": ImportLoss(
         "nearest turn",

@@ -92,7 +92,8 @@ _MESSAGE_BY_ERROR: Final[Mapping[str, str]] = {
         "incomplete escape; write the character itself, or \\U and eight hexadecimal digits"
     ),
     r"could not find expected ':'": (
-        "missing colon and space after the key that starts here, or the text above is not indented"
+        "expected a colon and a space after the key that starts here; to continue the text above, "
+        "indent this line"
     ),
     r"sequence entries are not allowed": (
         "the list starts on the same line as its key; put each item on a separate line"
