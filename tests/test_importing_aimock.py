@@ -169,7 +169,7 @@ def test_a_scenario_matches_what_its_fixture_matches(
          "match sets both turnIndex and sequenceIndex; remove one of them"),
         ({"hasToolResult": "no"}, "hasToolResult must be true or false"),
         ({"hasToolResult": False, "toolCallId": "c"},
-         "match both requires and excludes tool results, so no request can match"),
+         "`match` requires tool results and also excludes them, so no request can match"),
     ],
 )  # fmt: skip
 def test_match_fields_that_no_scenario_can_express_are_refused_and_never_left_out(

@@ -343,7 +343,7 @@ def _convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
         conditions |= lenient_json.object_fields(field_match.pop("json", None))
         if any(match_fields.get(key, item) != item for key, item in field_match.items()):
             raise NotImportable(
-                "match both requires and excludes tool results, so no request can match"
+                "`match` requires tool results and also excludes them, so no request can match"
             )
         match_fields |= field_match
         if name in _MATCH_LOSSES:
