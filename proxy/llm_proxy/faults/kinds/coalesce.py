@@ -3,7 +3,7 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-Without `events=`, the rest of the body is sent in one write when the last event is due.
+Without `events=`, the rest of the body is sent in one write when its last byte is due.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     ├────X      connection refused
 
 The proxy closes its listening socket for all clients. Open connections are reset when they receive
-the next request. The journal does not contain refused connections.
+a request in this window. The journal does not contain refused connections.
 """
 
 from __future__ import annotations
