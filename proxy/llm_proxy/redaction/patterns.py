@@ -246,7 +246,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         ("secret_access_key", "SECRET_ACCESS_KEY", "SecretAccessKey", "secretAccessKey"),
         r"(?:secret_access_key|SECRET_ACCESS_KEY|[Ss]ecretAccessKey)[ =:>'`\"\\]{1,12}"
         r"([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-        "AWS secret access keys in secret_access_key or SecretAccessKey fields",
+        "AWS secret access keys after secret_access_key or SecretAccessKey",
     ),
     SecretPattern(
         "aws-session-token",
