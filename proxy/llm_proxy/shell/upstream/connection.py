@@ -176,9 +176,7 @@ class UpstreamProtocol(ResponseHandler):
         if self.has_served and not data.startswith(_IDLE_TIMEOUT_RESPONSE):
             host, port, *_ = self.transport.get_extra_info("peername")
             upstream = f"the upstream at {host}, port {port}"
-            log.warning(
-                "%s sent unexpected data after a response; the connection was closed", upstream
-            )
+            log.warning("%s sent unexpected data; the connection was closed", upstream)
             if data.startswith(_STATUS_LINE_START) and self.response_count > 1:
                 self._on_surplus_response(
                     f"{upstream} received {self.response_count} requests on a connection but sent "
