@@ -26,6 +26,7 @@ from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.server import ProxyServer
+from llm_proxy.shell.server.sessions import ActiveMode, SessionRegistry
 
 ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportScriptExhausted]
 
@@ -71,8 +72,9 @@ async def serve_mode(mode: Mode) -> AsyncIterator[ModeServer]:
     """Run a server with this mode."""
     journal = Journal()
     faults = FaultMiddleware(FaultEngine())
-    pages = ControlPages(mode, journal, PaceRegistry(RecordedPace()), faults)
-    server = ProxyServer(mode, RequestAdmission(), journal, pages, faults)
+    sessions = SessionRegistry(ActiveMode(mode))
+    pages = ControlPages(sessions, journal, PaceRegistry(RecordedPace()), faults)
+    server = ProxyServer(sessions, RequestAdmission(), journal, pages, faults)
     runner = web.ServerRunner(server.connection_factory(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:

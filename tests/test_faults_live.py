@@ -15,7 +15,8 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy
+from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.proxy import RunningProxy
 from raw_http import RawResponse, open_line, send_request
 from stored_cassettes import (
     DONE_EVENT,
@@ -178,9 +179,9 @@ async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path
         client = asyncio.create_task(send_request(server.url, raw_chat_request()))
         await wait_until(
             lambda: (
-                server.upstream is not None
+                server.active_mode.upstream is not None
                 and held_upstream.first_event_sent.is_set()
-                and not server.upstream.active_response_count
+                and not server.active_mode.upstream.active_response_count
             )
         )
         stop_now.set()

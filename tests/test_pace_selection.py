@@ -33,7 +33,7 @@ from llm_proxy.pacing.timing import PaceInput, make_seeded_draw
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.shell.running.proxy import SequentialOffload
+from llm_proxy.shell.running.active_modes import SequentialOffload
 from pacing_helpers import make_player
 from raw_http import RawResponse, build_http_request, send_request
 from scenario_server import scenario_document, serve_scenarios

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from case_tables import each_row
-from llm_proxy.shell.running.proxy import run_in_thread
+from llm_proxy.shell.running.active_modes import run_in_thread
 from raw_http import build_http_request, send_request
 from scenario_server import REPORT, report_fields, scenario_document, serve_scenarios, text_turn
 

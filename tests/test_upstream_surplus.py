@@ -201,8 +201,8 @@ async def test_answers_that_may_be_swapped_are_reported(tmp_path: Path, detectio
 
     async with upstream(send_late_response) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            assert recording.upstream is not None
-            surplus_responses = recording.upstream.surplus_warnings
+            assert recording.active_mode.upstream is not None
+            surplus_responses = recording.active_mode.upstream.surplus_warnings
             await send_request(recording.url, build_http_request("/v1/1", b"", method="GET"))
             raw = await send_request(recording.url, build_http_request("/v1/2", b"", method="GET"))
             if detection == "while the run goes on":

@@ -8,6 +8,7 @@
     │   └── SecretNotReplaced  a secret in it cannot be replaced
     ├── RequestRefused      a request that the proxy does not serve     -> its HTTP status
     │   └── NotSimulated    one that cannot be scripted or synthesised  -> 404 or 400
+    ├── LateRequest         a request of a test that has ended          -> 424
     ├── UpstreamFailed      no response from the provider               -> 502, 504, 508
     ├── NotRepresentable    a turn that the dialect cannot represent
     │   └── SchemaNotSatisfiable  a JSON Schema that no generated value satisfies
@@ -101,6 +102,17 @@ class NotSimulated(RequestRefused):
 
     def __init__(self, message: str, status: int = 404) -> None:
         super().__init__(status, message)
+
+
+class LateRequest(LlmProxyError):
+    """A request that arrived after its test had ended, or while no test was running."""
+
+    def __init__(self, request: str, ended_session: str) -> None:
+        super().__init__(
+            f"{request} arrived after the end of {ended_session}, and no running test expects "
+            "the request; wait for all requests before the test ends, or mark the test that sends "
+            "the request with llm_proxy"
+        )
 
 
 class UpstreamFailed(LlmProxyError):

@@ -35,7 +35,7 @@ from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.private_files import make_private_folder, private_opener
 
 _TAKE_FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
-_SUFFIX: Final = ".jsonl"
+CASSETTE_SUFFIX: Final = ".jsonl"
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Approximate maximum memory of the cached cassettes, in bytes."""
@@ -191,9 +191,7 @@ class Library:
 
     def path_for_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> Path:
         """The path that a take of this exchange is written to."""
-        folder = self.root
-        if meta.session != DEFAULT_SESSION:
-            folder /= f"@{safe_segment(meta.session)}"
+        folder = session_folder(self.root, meta.session)
         label = meta.model or request.path.strip("/").replace("/", "-") or "root"
         return (
             folder
@@ -292,6 +290,11 @@ def session_of_path(root: Path, path: Path) -> str:
     return _session_of_folder(path.relative_to(root).parts[0])
 
 
+def session_folder(root: Path, session: str) -> Path:
+    """The folder of a session's takes."""
+    return root if session == DEFAULT_SESSION else root / f"@{safe_segment(session)}"
+
+
 def walk_cassettes(root: Path) -> Iterator[Path]:
     """Yield the regular `.jsonl` files below `root`, links not followed, in a stable order.
 
@@ -314,7 +317,7 @@ def _walk_by_session(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         elif entry.is_dir(follow_symlinks=False):
             folder_session = session or _session_of_folder(entry.name)
             listings.append((folder_session, _sorted_entries(entry.path)))
-        elif entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+        elif entry.name.endswith(CASSETTE_SUFFIX) and entry.is_file(follow_symlinks=False):
             yield session or DEFAULT_SESSION, entry
 
 

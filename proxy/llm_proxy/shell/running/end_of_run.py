@@ -50,7 +50,7 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
     """
     journal = proxy.journal
     usage, counts = journal.library_usage, journal.counts
-    upstream, recorder = proxy.upstream, proxy.recorder
+    upstream, recorder = proxy.active_mode.upstream, proxy.active_mode.recorder
     if upstream is not None and recorder is not None and not recorder.is_disk_hanging:
         # Also responses that may belong to another request.
         missing_count = upstream.recorded_response_count - recorder.settled_count
@@ -102,10 +102,10 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
 
 def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
     """Determine the unused cassettes, and store the played ones for `prune --unused-since`."""
-    usage, library = proxy.journal.library_usage, proxy.library
-    if settings.fail_on_unused:
+    usage, library = proxy.journal.library_usage, proxy.active_mode.library
+    if settings.fail_on_unused and library is not None:
         usage.determine_unused_files(library.unsorted_paths())
-    if settings.state is not None and usage.played_file_names:
+    if settings.state is not None and usage.played_file_names and library is not None:
         try:
             last_played.mark_played(
                 settings.state, library.root, usage.played_file_names, datetime.now(UTC)

@@ -22,12 +22,13 @@ import orjson
 from llm_proxy.display import count_with_noun, folder_name
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running import end_of_run
+from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.environment import (
     child_environment,
     export_lines,
     no_request_warning,
 )
-from llm_proxy.shell.running.proxy import ModeName, run_proxy
+from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.settings import Settings, settings_warnings
 
 log: Final = logging.getLogger("llm_proxy")
@@ -99,7 +100,8 @@ async def _serve_until_stopped(
                     log.info("waiting for %s; press Ctrl-C again to stop immediately", streams)
             await proxy.drain(stop_signals.stop_now_event)
     has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
-    is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
+    recorder = proxy.active_mode.recorder
+    is_disk_hanging = recorder is not None and recorder.is_disk_hanging
     return code or int(has_failed), is_disk_hanging
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,21 +30,17 @@ from aiohttp import web
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.modes import Mode
 from llm_proxy.pacing import Pace, PaceRegistry, parse_pace
 from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.shell.server.sessions import SessionRegistry
 from llm_proxy.verdict.judging import judge_run, verdict_document
 from llm_proxy.version import __version__
 
 PageResponse = tuple[int, Mapping[str, Any]]
 """The status, and the document that is sent as JSON."""
-
-ChooseScenario = Callable[[str, str], Awaitable[bool]]
-"""Sets the scenario of a session, from the session's name and a scenario id; an empty id removes
-the choice.  Returns whether that scenario is loaded now."""
 
 _SESSION_PATH: Final = re.compile(r"/_proxy/sessions/([^/]+)/(reset|scenario)")
 _MAX_NAME_CHARS: Final = 80
@@ -60,12 +56,10 @@ _FAULTS_ERROR: Final = (
 class ControlPages:
     """Responds to requests for control pages."""
 
-    mode: Mode
+    sessions: SessionRegistry
     journal: Journal
     paces: PaceRegistry
     fault_middleware: FaultMiddleware
-    choose_scenario: ChooseScenario | None = None
-    """None if no scenarios are played."""
 
     async def respond(
         self, request: web.BaseRequest, request_body: bytes, writer: ResponseWriter
@@ -75,7 +69,7 @@ class ControlPages:
         `request_body` is the body of `request`, which has been read already.
         """
         error = f"no such page: {request.method} {request.path}; see docs/reference/server.md"
-        response = await self._page_response(request.method, request.path, request_body)
+        response = await self.page_response(request.method, request.path, request_body)
         status, document = response or (404, {"error": error})
         if any(isinstance(value, list) for value in document.values()):  # it may be long
             response_body = await asyncio.to_thread(_serialize_document, document)
@@ -84,14 +78,18 @@ class ControlPages:
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
         await writer.send_response(status, headers, response_body)
 
-    async def _page_response(self, method: str, path: str, body: bytes) -> PageResponse | None:
+    @property
+    def _default_mode_name(self) -> str:
+        return self.sessions.default_mode.mode.name
+
+    async def page_response(self, method: str, path: str, body: bytes) -> PageResponse | None:
         """The response of a page; None if there is no such page."""
         if session_path := _SESSION_PATH.fullmatch(path):
             return await self._session_page(method, body, *session_path.groups())
         method = "GET" if method == "HEAD" else method
         match method, path.removeprefix("/_proxy/"):
             case "GET", "health":
-                return 200, {"ok": True, "mode": self.mode.name, "version": __version__}
+                return 200, {"ok": True, "mode": self._default_mode_name, "version": __version__}
             case "GET", "journal":
                 return 200, self.journal.to_json_document()
             case "GET", "verdict":
@@ -120,15 +118,16 @@ class ControlPages:
             case "DELETE", "scenario":
                 scenario = ""
             case "POST", "reset":
-                self.mode.reset_session(session)
+                self.sessions.mode_of(session).mode.reset_session(session)
                 self.fault_middleware.reset_session(session)
                 self.paces.set_pace(None, session)
                 return 200, {"session": session, "reset": True}
             case _:
                 return None
-        if self.choose_scenario is None:
+        active_mode = self.sessions.mode_of(session)
+        if active_mode.choose_scenario is None:
             return 409, {
-                "error": f"llm-proxy {self.mode.name} does not use scenarios; "
+                "error": f"llm-proxy {active_mode.mode.name} does not use scenarios; "
                 "run llm-proxy simulate"
             }
         if not is_valid_name(session):
@@ -140,7 +139,7 @@ class ControlPages:
             }
         scenario_id = scenario.strip()
         document = {"session": session, "scenario": scenario_id}
-        if not await self.choose_scenario(session, scenario_id):
+        if not await active_mode.choose_scenario(session, scenario_id):
             document["warning"] = (
                 f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; once "
                 "it is loaded, the session will use it; to list all IDs, run llm-proxy scenario ls"
@@ -148,7 +147,7 @@ class ControlPages:
         return 200, document
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
-        if self.mode.name == "record":
+        if self._default_mode_name == "record":
             return 409, {"error": "cannot set a pace: llm-proxy record forwards data as it arrives"}
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")

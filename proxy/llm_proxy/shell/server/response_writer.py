@@ -24,6 +24,7 @@ from llm_proxy.dialects import Dialect
 from llm_proxy.errors import (
     CassetteError,
     CassetteTooNew,
+    LateRequest,
     LlmProxyError,
     Miss,
     NotRepresentable,
@@ -34,6 +35,7 @@ from llm_proxy.errors import (
 )
 from llm_proxy.exchange import Framing, Headers, ResponseHead, head_lines
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
+from llm_proxy.session_document import MAX_BODY_BYTES
 
 _ZERO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIOCOUTQ: Final = 0x5411
@@ -77,6 +79,8 @@ class ResponseWriter(web.StreamResponse):
         """The number of writes that had a due time."""
         self.total_late_ms = self.worst_late_ms = 0.0
         """By how much they were late."""
+        self.captured_body: bytearray | None = None
+        """The beginning of the body that was sent, if it is captured."""
         self.close_reason = ""
         """Why the connection was reset when the client stopped reading; empty if it was not."""
 
@@ -111,6 +115,8 @@ class ResponseWriter(web.StreamResponse):
         """Add pieces of the body to the buffer, each as one HTTP chunk if the body is chunked."""
         body_bytes = sum(map(len, pieces))
         self.sent_body_bytes += body_bytes
+        if self.captured_body is not None and len(self.captured_body) < MAX_BODY_BYTES:
+            self.captured_body += b"".join(pieces)
         if self._chunked:
             self._unwritten += b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
             return
@@ -125,6 +131,10 @@ class ResponseWriter(web.StreamResponse):
         """
         if self.written_head is None or self._chunked or self.written_head.framing != "chunked":
             self._unwritten += data
+
+    def capture_body(self) -> None:
+        """Keep the beginning of the body, up to `MAX_BODY_BYTES`."""
+        self.captured_body = bytearray()
 
     async def flush_if_larger(self, min_bytes: int) -> None:
         """`flush` if at least `min_bytes` are buffered."""
@@ -293,6 +303,8 @@ def _status_and_type(error: LlmProxyError) -> tuple[int, str]:
             return _MISS_STATUS, "cassette_not_found"
         case CassetteError():
             return _MISS_STATUS, "cassette_unusable"
+        case LateRequest():
+            return _MISS_STATUS, "late_request"
         case UpstreamFailed(status=status):
             return status, "upstream_failed"
         case ScriptExhausted():

@@ -21,6 +21,7 @@ from llm_proxy.dialects import OPAQUE
 from llm_proxy.display import format_percent
 from llm_proxy.errors import (
     CassetteError,
+    LateRequest,
     LlmProxyError,
     Miss,
     NotRepresentable,
@@ -32,7 +33,7 @@ from llm_proxy.errors import (
 )
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
-from llm_proxy.modes import Mode, ModeResponse
+from llm_proxy.modes import ModeResponse
 from llm_proxy.providers import has_dummy_key, missing_key_warning
 from llm_proxy.redaction import (
     client_secrets,
@@ -52,11 +53,10 @@ from llm_proxy.shell.server.intake import (
 )
 from llm_proxy.shell.server.journal import Journal, simulated_details
 from llm_proxy.shell.server.response_writer import ResponseWriter, perform_actions, send_error
+from llm_proxy.shell.server.sessions import SessionRegistry
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LIVE_MODES: Final = ("record", "auto")
-"""The modes that send requests to upstreams."""
 _VALID_TARGET: Final = re.compile("[\x21-\x7e]*")
 _VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 _MAX_LOGGED_CHARS: Final = 200
@@ -72,7 +72,7 @@ class ProxyServer:
 
     def __init__(
         self,
-        mode: Mode,
+        sessions: SessionRegistry,
         admission: RequestAdmission,
         journal: Journal,
         control_pages: ControlPages,
@@ -80,7 +80,7 @@ class ProxyServer:
         key_variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`key_variables` are the API key variables by provider that a dummy key is reported by."""
-        self._mode = mode
+        self._sessions = sessions
         self._key_variables = dict(key_variables)
         self._fault_middleware = fault_middleware
         self._admission = admission
@@ -162,9 +162,15 @@ class ProxyServer:
             arrived_at_s = clock()
             client_request = _to_request(request, body)
             decompressed = await decompress_request(client_request, admission.max_body_bytes)
+            routing_settings = admission.routing_settings
+            if (session := self._sessions.current) is not None:
+                routing_settings = replace(routing_settings, default_session=session.name)
             routed = route_request(
-                client_request, arrived_at_s, clock, decompressed, admission.routing_settings
+                client_request, arrived_at_s, clock, decompressed, routing_settings
             )
+            match_rules = self._sessions.mode_of(routed.session).match_rules
+            if match_rules is not routed.match_rules:
+                routed = replace(routed, match_rules=match_rules)
         except RequestRefused as refusal:
             entry.origin = "refused"
             entry.note = self._redacted_text(str(refusal), _to_request(request, b""))
@@ -178,9 +184,13 @@ class ProxyServer:
         self, routed: RoutedRequest, writer: ResponseWriter, entry: JournalEntry
     ) -> None:
         entry.session = routed.session
+        running_session = self._sessions.running(routed.session)
+        if running_session is not None:
+            writer.capture_body()
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
         try:
             try:
+                self._sessions.check_in_time(routed, _request_line(routed))
                 source = await faulted_response.respond(partial(self._mode_response, routed, entry))
                 await perform_actions(source, routed, writer)
                 entry.ending = "cut" if writer.was_aborted else "sent"
@@ -190,7 +200,7 @@ class ProxyServer:
         except (ConnectionError, asyncio.CancelledError):
             if not (entry.ending or writer.written_head or self._is_stopping):
                 self._journal.counts.clients_left += 1
-                is_live_mode = self._mode.name in _LIVE_MODES
+                is_live_mode = self._sessions.mode_of(routed.session).upstream is not None
                 log.info(
                     "%s: client disconnected after %.1f s, before %s responded",
                     _request_line(routed),
@@ -220,10 +230,12 @@ class ProxyServer:
                     await description
             else:
                 _describe_request(entry, routed)
+            if running_session is not None:
+                running_session.add_call(routed, entry, writer)
 
     async def _mode_response(self, routed: RoutedRequest, entry: JournalEntry) -> ModeResponse:
         """The mode's response, journaled; a simulated one, and a similar cassette's, is logged."""
-        mode_response = await self._mode.respond(routed)
+        mode_response = await self._sessions.mode_of(routed.session).mode.respond(routed)
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
         entry.similarity = mode_response.similarity
@@ -288,7 +300,7 @@ class ProxyServer:
             if self._journal.add_miss(error.report):
                 log.warning("%s", error.detail, extra=MISS_LABEL)
             return
-        entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
+        entry.origin = "refused" if isinstance(error, RequestRefused | LateRequest) else "error"
         if isinstance(error, ScriptExhausted | RespondFunctionFailed | NotRepresentable):
             self._journal.counts.simulated += 1
             self._journal.add_failed_session(entry.session, entry.note)

@@ -1,0 +1,182 @@
+"""The mode of each session, and the sessions that a test runner starts and ends.
+
+A test is a session.  While it runs, requests that name no session belong to it.  A request that
+arrives after its test has ended, or while no test runs, is refused: it must not affect another
+test.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from llm_proxy.errors import LateRequest
+from llm_proxy.journal_document import JournalEntry
+from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.modes import Mode
+from llm_proxy.redaction import storable_request_headers
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.session_document import CallDocument, SessionReport
+from llm_proxy.shell.library.library import (
+    CASSETTE_SUFFIX,
+    Library,
+    session_folder,
+    walk_cassettes,
+)
+from llm_proxy.shell.library.library_takes import LibraryTakes
+from llm_proxy.shell.recording.recorder import SpoolRecorder
+from llm_proxy.shell.server.journal import Journal, JournalCounts
+from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.shell.upstream.live import LiveUpstream
+
+T = TypeVar("T")
+
+_MAX_CALLS: Final = 1_000
+"""Maximum number of calls of a session that are kept, the latest."""
+
+ChooseScenario = Callable[[str, str], Awaitable[bool]]
+"""Sets the scenario of a session, from the session's name and a scenario id; an empty id removes
+the choice.  Returns whether that scenario is loaded now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMode:
+    """A mode, and the parts of the shell that it uses."""
+
+    mode: Mode
+    match_rules: RuleSet = NO_RULES
+    """The rules for the keys of its requests."""
+    choose_scenario: ChooseScenario | None = None
+    """None if it plays no scenarios."""
+    library: Library | None = None
+    takes: LibraryTakes | None = None
+    upstream: LiveUpstream | None = None
+    recorder: SpoolRecorder | None = None
+
+
+@dataclass(slots=True)
+class RunningSession:
+    """A session from its start to its end."""
+
+    name: str
+    active_mode: ActiveMode
+    counts_at_start: JournalCounts
+    calls: deque[CallDocument] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
+
+    def add_call(self, routed: RoutedRequest, entry: JournalEntry, writer: ResponseWriter) -> None:
+        """Add a request whose response, if any, has been sent."""
+        request = routed.decompressed_request
+        self.calls.append(
+            CallDocument(
+                entry,
+                request.method,
+                request.path,
+                request.query,
+                storable_request_headers(request.headers),
+                request.body,
+                writer.written_head,
+                bytes(writer.captured_body or b""),
+            )
+        )
+
+
+class SessionRegistry:
+    """The mode of every session, and the sessions that are running."""
+
+    def __init__(self, default_mode: ActiveMode) -> None:
+        """`default_mode` responds to all sessions that no test runner has started."""
+        self.default_mode = default_mode
+        self.current: RunningSession | None = None
+        """The session of requests that name none; None for the one of the settings."""
+        self.late_requests: list[str] = []
+        """One sentence for each request that arrived after the end of its test."""
+        self._running: dict[str, RunningSession] = {}
+        self._ended: set[str] = set()
+        self._ended_last = ""
+
+    def start(self, name: str, active_mode: ActiveMode, journal: Journal) -> RunningSession:
+        """Start a session from its first take, and make it the current one."""
+        active_mode.mode.reset_session(name)
+        self._ended.discard(name)
+        self.current = RunningSession(name, active_mode, replace(journal.counts))
+        self._running[name] = self.current
+        return self.current
+
+    def end(self, name: str) -> RunningSession | None:
+        """End a session: its requests are refused from now on.  None if it is not running."""
+        session = self._running.pop(name, None)
+        if session is not None:
+            self._ended.add(name)
+            self._ended_last = name
+            if self.current is session:
+                self.current = None
+        return session
+
+    def running(self, name: str) -> RunningSession | None:
+        """The running session of this name."""
+        return self._running.get(name)
+
+    def mode_of(self, name: str) -> ActiveMode:
+        """The mode that responds to requests of a session.
+
+        A session that a test names itself has the mode of that test.
+        """
+        session = self._running.get(name) or self.current
+        return self.default_mode if session is None else session.active_mode
+
+    def check_in_time(self, routed: RoutedRequest, description: str) -> None:
+        """Raise `LateRequest` for a request of a test that has ended."""
+        is_of_ended_session = routed.session in self._ended
+        is_between_tests = bool(self._ended_last) and self.current is None
+        if not (is_of_ended_session or is_between_tests):
+            return
+        ended_session = routed.session if is_of_ended_session else self._ended_last
+        error = LateRequest(description, ended_session)
+        self.late_requests.append(str(error))
+        raise error
+
+
+def session_report(session: RunningSession, journal: Journal, aborted_count: int) -> SessionReport:
+    """What happened since the start of a session, in all sessions that it started."""
+    start, counts = session.counts_at_start, journal.counts
+    entries = [entry for entry in journal.entries if entry.number > start.requests]
+    recorded_files = _last(journal.recorded_files, counts.recorded - start.recorded)
+    played_files = tuple(
+        dict.fromkeys(
+            entry.origin
+            for entry in entries
+            if entry.simulated is None and entry.origin.endswith(CASSETTE_SUFFIX)
+        )
+    )
+    return SessionReport(
+        session=session.name,
+        requests=len(entries),
+        replayed=counts.replayed - start.replayed,
+        simulated=counts.simulated - start.simulated,
+        played_files=played_files,
+        recorded_files=recorded_files,
+        unplayed_files=tuple(_unplayed_files(session, {*played_files, *recorded_files})),
+        misses=_last(journal.misses, counts.missed - start.missed),
+        scenario_failures=tuple(
+            failed.reason
+            for failed in _last(journal.failed_sessions, counts.unsuccessful - start.unsuccessful)
+        ),
+        lost_recordings=_last(
+            journal.recording_failures, counts.lost_recordings - start.lost_recordings
+        ),
+        aborted=aborted_count,
+    )
+
+
+def _last(values: Sequence[T], count: int) -> tuple[T, ...]:
+    return tuple(values[-count:]) if count else ()
+
+
+def _unplayed_files(session: RunningSession, used_files: Container[str]) -> Iterator[str]:
+    library = session.active_mode.library
+    if library is not None:
+        for path in walk_cassettes(session_folder(library.root, session.name)):
+            if str(path) not in used_files:
+                yield str(path)
