@@ -20,7 +20,7 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.framing import eventstream, sse
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.turns import FinishReason, Refusal, ToolCall, Turn
 from wire_capture import encode_chunk
 

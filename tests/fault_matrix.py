@@ -24,8 +24,8 @@ from llm_proxy.faults.rule import FaultRule
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import FAULT_HEADER, SESSION_HEADER
-from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.running.settings import ModeName
 from raw_http import build_http_request, send_request
 from stub_upstream import Connection, Upstream, upstream
 from waiting import wait_until

@@ -10,9 +10,8 @@ from typing import Any
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
-from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.settings import ModeName, Settings
 
 
 def settings(folder: Path, **changes: Any) -> Settings:

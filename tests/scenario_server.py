@@ -23,7 +23,7 @@ from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.mistakes import Located
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.scenario.scripting import scripted_response
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn

@@ -11,7 +11,7 @@ import pytest
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.shell.server.intake import RetryTracker
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from raw_http import send_request

@@ -14,7 +14,7 @@ from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
 from raw_http import RawResponse, build_http_request, send_request

@@ -15,8 +15,8 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.running.settings import ModeName
 from raw_http import RawResponse, open_line, send_request
 from stored_cassettes import (
     DONE_EVENT,

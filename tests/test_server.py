@@ -25,8 +25,8 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running import proxy as run
-from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.shell.server import journal
 from llm_proxy.shell.server.intake import ClientConnection as Intake
 from llm_proxy.shell.server.intake import RequestAdmission

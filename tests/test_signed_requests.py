@@ -15,7 +15,7 @@ from bedrock_requests import (
 )
 from case_tables import each_row
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from raw_http import build_http_request, send_request
 from stub_upstream import fixed_length, upstream
 

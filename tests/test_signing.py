@@ -31,7 +31,7 @@ from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.framing.eventstream import encode_frame
-from llm_proxy.shell.running.active_modes import ModeName
+from llm_proxy.shell.running.settings import ModeName
 from llm_proxy.shell.upstream.signing import AwsSigner
 from raw_http import RawResponse, build_http_request, send_request
 from sigv4_upstream import ENVIRONMENT, KEY_ID, TOKEN, require_signature

@@ -56,6 +56,7 @@ logic       bytes and values in, bytes and values out
     `timeline`       message arrival times
     `pacing`         when the bytes of a response are sent, and in which pieces
     `faults`         what can go wrong on the way to a client
+    `session_documents`  what a proxy and a test runner exchange
     `journal_document`  the journal as a document: its entries, and its parser
     `verdict`        judges clients by the journal of a run
     `last_message`   the last message with text in a request
@@ -72,9 +73,26 @@ modes       `record`, `replay`, `auto`, `simulate`: where a response comes from
 
 shell       the only place with sockets, files, clocks and environment
 
-entry       `cli`
+entry
+    `cli`            the command line
+    `python_api`     `LLMProxy`, for scripts and tests
+    `pytest_plugin`  each test is a session
 """
+
+from typing import TYPE_CHECKING, Any
 
 from llm_proxy.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from llm_proxy.python_api import Call, LLMProxy, ProxySession
+
+__all__ = ["Call", "LLMProxy", "ProxySession", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the Python API when it is first used: commands do not need it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llm_proxy import python_api  # noqa: PLC0415 # see above
+
+    return getattr(python_api, name)

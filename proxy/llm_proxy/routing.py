@@ -198,8 +198,8 @@ def route_request(
     return RoutedRequest(
         request,
         readable,
-        _checked_name("session", settings.default_session if session is None else session),
-        _checked_name("provider", provider_of_request(readable) if provider is None else provider),
+        checked_name("session", settings.default_session if session is None else session),
+        checked_name("provider", provider_of_request(readable) if provider is None else provider),
         dialects.dialect_of_request(readable),
         arrived_at_s,
         clock,
@@ -223,7 +223,8 @@ def is_valid_name(text: str) -> bool:
     return _NAME_PATTERN.fullmatch(text) is not None
 
 
-def _checked_name(label: str, name: str) -> str:
+def checked_name(label: str, name: str) -> str:
+    """The name of a session or provider.  Raises `RequestRefused` for an invalid one."""
     if not is_valid_name(name):
         raise RequestRefused(
             400,

@@ -421,7 +421,7 @@ def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None
             option.type_cast_value(ctx, defaults[name])
         except click.BadParameter as error:
             raise UsageError(f"{path}: {name}: {error.message.rstrip('.')}") from None
-    ctx.default_map = defaults
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
-from llm_proxy.cli.commands import GroupedCommand
+from llm_proxy.cli.commands import GroupedCommand, click_error_message
 from llm_proxy.cli.options import build_settings, server_options
-from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.settings import is_ci
+from llm_proxy.errors import UsageError, name_hint
+from llm_proxy.shell.running.settings import ModeName, Settings, is_ci
 
 _LIVE_ON_MISS: Final = ("record", "passthrough")
 """The values of `--on-miss` that contact a provider."""
+_PARENT_AS_COMMAND: Final = ("python",)
+"""The command of a proxy that another process controls: that process, whose clients it serves."""
 
 
 def _server_command(function: Callable[..., None]) -> click.Command:
@@ -123,7 +125,13 @@ def offline_on_miss(values: Mapping[str, Any]) -> str:
     return "scenario" if is_scripted else "fail"
 
 
-def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
+def resolve_settings(
+    mode: ModeName, option_values: dict[str, Any], command: tuple[str, ...]
+) -> tuple[ModeName, Settings]:
+    """The mode that runs, and its settings: in CI, `auto` runs as `replay`.
+
+    Call it in the context of a server command.  Raises `UsageError` for invalid values.
+    """
     is_replay_in_ci = mode == "auto" and is_ci(os.environ)
     if mode == "replay":
         check_offline_on_miss(option_values)
@@ -132,15 +140,46 @@ def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]
     elif mode == "auto":
         option_values["on_miss"] = option_values["on_miss"] or "record"
     contacts_provider = mode == "record" or option_values.get("on_miss") in _LIVE_ON_MISS
-    # Report a mistake before anything heavy is imported.
     settings = build_settings(option_values, command, contacts_provider=contacts_provider)
+    return ("replay" if is_replay_in_ci else mode), settings
+
+
+def parse_server_options(
+    mode: str, arguments: Sequence[str], defaults: Mapping[str, str], respond: object = None
+) -> tuple[ModeName, Settings]:
+    """The mode and settings of a server command that another process starts and controls.
+
+    `defaults` are those of options, by name with underscores; the environment and the settings file
+    take precedence.  `respond` is the function that a mock calls.  Raises `UsageError`.
+    """
+    commands: dict[str, tuple[ModeName, click.Command]] = {
+        "record": ("record", record), "replay": ("replay", replay),
+        "auto": ("auto", auto), "simulate": ("simulate", simulate),
+    }  # fmt: skip
+    if mode not in commands:
+        raise UsageError(f"unknown mode {mode!r}; {name_hint(mode, commands)}")
+    mode_name, command = commands[mode]
+    try:
+        with command.make_context(
+            f"llm-proxy {mode}", list(arguments), default_map=dict(defaults)
+        ) as context:
+            values = {name: context.params[name] for name in context.params if name != "command"}
+            if respond is not None:
+                values["respond"] = respond
+            return resolve_settings(mode_name, values, _PARENT_AS_COMMAND)
+    except click.ClickException as error:
+        raise UsageError(click_error_message(error)) from None
+
+
+def _run_mode(mode: ModeName, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
+    # Report a mistake before anything heavy is imported.
+    running_mode, settings = resolve_settings(mode, option_values, command)
 
     from llm_proxy.shell.running import serving  # noqa: PLC0415 # only to serve
 
     serving.configure_logging(settings.log_format)
-    if is_replay_in_ci:
+    if running_mode != mode:
         logging.getLogger("llm_proxy").info(
             "the environment variable CI is set, so auto only replays cassettes"
         )
-        raise click.exceptions.Exit(serving.serve("replay", settings, command, command_line=mode))
-    raise click.exceptions.Exit(serving.serve(mode, settings, command))
+    raise click.exceptions.Exit(serving.serve(running_mode, settings, command, command_line=mode))

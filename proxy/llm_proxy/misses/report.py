@@ -67,23 +67,29 @@ _MAX_FILE_CHARS: Final = 250
 """Maximum length of a file path."""
 _MAX_LINE_CHARS: Final = 700
 """Approximate maximum length of a line of the detailed text."""
-_RECORD_ADVICE: Final = "record the request with llm-proxy record"
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLimits:
-    """Size limits of a miss report."""
+class ReportOptions:
+    """Size limits of a miss report, and the command that it advises."""
 
     max_differences: int = 20
     max_value_chars: int = 300
     """Maximum length of one value."""
     max_diff_chars: int = 600
     """Approximate maximum length of one word diff."""
+    record_command: str = "llm-proxy record"
+    """The command that records a missing request."""
+
+    @property
+    def record_advice(self) -> str:
+        """The advice to record the request."""
+        return f"record the request with {self.record_command}"
 
 
-STORED_LIMITS: Final = ReportLimits()
+STORED_LIMITS: Final = ReportOptions()
 """Limits for error pages and journals; a journal keeps a thousand misses."""
-FULL_LIMITS: Final = ReportLimits(10_000, 100_000, 100_000)
+FULL_LIMITS: Final = ReportOptions(10_000, 100_000, 100_000)
 """Limits for a single miss that is shown in full on demand."""
 
 
@@ -93,7 +99,7 @@ def no_cassette_miss(
     candidate_count: int,
     library_path: str,
     unplayable_reason: str = "",
-    limits: ReportLimits = STORED_LIMITS,
+    limits: ReportOptions = STORED_LIMITS,
 ) -> Miss:
     """The miss of a request that no cassette matches.
 
@@ -108,13 +114,15 @@ def no_cassette_miss(
     if nearest is None and not candidate_count:
         reason = f"no cassette matches {summary}: the library {library_path} is empty"
         detail = f"{reason}; {key_and_session}"
-        return Miss(f"{reason}; {_RECORD_ADVICE}", detail, MissReport(missed, "empty", detail))
+        return Miss(
+            f"{reason}; {limits.record_advice}", detail, MissReport(missed, "empty", detail)
+        )
     if nearest is None:
         cassettes = count_with_noun(candidate_count, "cassette")
         no_similar = f"{library_path} contains {cassettes}, but no similar request"
         detail = f"no cassette matches {summary}: {no_similar}; {key_and_session}"
         return Miss(
-            f"no cassette matches {summary}: {no_similar}; {_RECORD_ADVICE}",
+            f"no cassette matches {summary}: {no_similar}; {limits.record_advice}",
             detail,
             MissReport(missed, "no_similar", detail, compared=candidate_count),
         )
@@ -132,9 +140,11 @@ def no_cassette_miss(
         report = MissReport(missed, "unplayable", detail, nearest_cassette, candidate_count)
         return Miss(detail, detail, report)
     headline = f"no cassette matches {summary}; {key_and_session}"
-    detail = "\n".join([headline, *_nearest_detail_lines(nearest_cassette, rules)])
+    detail = "\n".join(
+        [headline, *_nearest_detail_lines(nearest_cassette, rules, limits.record_advice)]
+    )
     return Miss(
-        _exception_message(summary, nearest_cassette, rules),
+        _exception_message(summary, nearest_cassette, rules, limits.record_advice),
         detail,
         MissReport(missed, "differs", detail, nearest_cassette, candidate_count, rules),
     )
@@ -171,7 +181,7 @@ def _missed_request(routed: RoutedRequest) -> MissedRequest:
 
 
 def _nearest_report(
-    candidate: RankedCandidate, rules: RuleSet, limits: ReportLimits
+    candidate: RankedCandidate, rules: RuleSet, limits: ReportOptions
 ) -> tuple[NearestCassette, tuple[str, ...]]:
     """The nearest cassette with its differences, and the rules that would make it match."""
     found, cassette = candidate.differences, candidate.cassette
@@ -290,7 +300,7 @@ def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> tuple[str
 
 
 def _miss_difference(
-    difference: RequestDifference, rule: str, warning: str, limits: ReportLimits
+    difference: RequestDifference, rule: str, warning: str, limits: ReportOptions
 ) -> MissDifference:
     requested, stored = difference.requested, difference.stored
     shown = _truncate_differing(requested, stored, limits.max_value_chars)
@@ -372,7 +382,9 @@ def remedy_line(difference: MissDifference) -> str:
     return f"to ignore: {format_normalise_options([difference.rule])}{caution}"
 
 
-def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> list[str]:
+def _nearest_detail_lines(
+    nearest: NearestCassette, rules: Sequence[str], record_advice: str
+) -> list[str]:
     """Lines: the nearest cassette, its differences, and the rules that would make it match."""
     lines = [f"nearest: {nearest_summary(nearest)}"]
     # With more differences, it is a different request.
@@ -384,11 +396,13 @@ def _nearest_detail_lines(nearest: NearestCassette, rules: Sequence[str]) -> lis
     if nearest.more:
         lines.append(f"  and {nearest.more} more")
     options = format_normalise_options(rules)
-    lines.append(f"to match the nearest cassette, use: {options}" if options else _RECORD_ADVICE)
+    lines.append(f"to match the nearest cassette, use: {options}" if options else record_advice)
     return lines
 
 
-def _exception_message(summary: str, nearest: NearestCassette, rules: Sequence[str]) -> str:
+def _exception_message(
+    summary: str, nearest: NearestCassette, rules: Sequence[str], record_advice: str
+) -> str:
     """One line, which SDKs show as the message of their exception."""
     first, *others = (
         difference_line(difference, max_diff_chars=_MAX_SHORT_DIFF_CHARS)
@@ -411,5 +425,5 @@ def _exception_message(summary: str, nearest: NearestCassette, rules: Sequence[s
         alternative = f"ignore the {noun} with {options}"
     return (
         f"no cassette matches {summary}; nearest: {file}, which differs at {differences}; "
-        f"{_RECORD_ADVICE}, or {alternative}"
+        f"{record_advice}, or {alternative}"
     )

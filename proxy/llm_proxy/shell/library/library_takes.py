@@ -33,7 +33,7 @@ from llm_proxy.matching import KEY_RULES_VERSION, NO_RULES, RuleSet
 from llm_proxy.matching.keys import colliding_rules, is_keyed_by
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
-from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
+from llm_proxy.misses.report import STORED_LIMITS, ReportOptions
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.redaction import has_older_rules, may_be_redacted
 from llm_proxy.routing import RoutedRequest
@@ -93,8 +93,16 @@ class LibraryTakes:
     All takes of a key are read at its first request, to find out which are playable.
     """
 
-    def __init__(self, library: Library, *, allow_partial: bool, rules: RuleSet = NO_RULES) -> None:
+    def __init__(
+        self,
+        library: Library,
+        *,
+        allow_partial: bool,
+        rules: RuleSet = NO_RULES,
+        report_options: ReportOptions = STORED_LIMITS,
+    ) -> None:
         """`library` must be refreshed, and no recorder may add to it."""
+        self._report_options = report_options
         self._library = library
         self._allow_partial = allow_partial
         self._takes_by_key: dict[tuple[str, str], tuple[LibraryTake, ...]] = {}
@@ -135,7 +143,7 @@ class LibraryTakes:
         cache_key = routed.session, routed.key
         miss = self._cached_misses.pop(cache_key, None)
         if miss is None:
-            miss = await _run_in_thread(lambda: self.explain_miss(routed))
+            miss = await _run_in_thread(lambda: self.explain_miss(routed, self._report_options))
         self._cached_misses[cache_key] = miss
         if len(self._cached_misses) > _MAX_CACHED_MISSES:
             self._cached_misses.popitem(last=False)
@@ -224,7 +232,7 @@ class LibraryTakes:
                     return SimilarTakes(takes, nearest_match.similarity)
         return None
 
-    def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = STORED_LIMITS) -> Miss:
+    def explain_miss(self, routed: RoutedRequest, limits: ReportOptions = STORED_LIMITS) -> Miss:
         """Why no cassette answers a request; not cached."""
         cassette_count = self.index.cassette_count()
         ranked = rank_candidates(routed, self._candidate_cassettes(routed))

@@ -482,6 +482,18 @@ class SpoolRecorder:
         else:
             self.request_counter.reset_session(session)
 
+    def hold_session(self, session: str) -> None:
+        """Takes of this session replace none until `settle_session`."""
+
+    async def settle_session(self, session: str, *, keep: bool, timeout_s: float) -> bool:
+        """Wait until the recordings are filed."""
+        self._write_all()
+        while self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+            self._write_all()
+        self.reset_session(session)
+        return True
+
     async def _await_reset(self, reset_future: Future[None]) -> None:
         await asyncio.wrap_future(reset_future)
         self._thread_write_count -= 1

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.kind import AtFraction
+from llm_proxy.misses.report import ReportOptions
 from llm_proxy.modes import (
     AutoMode,
     Mode,
@@ -39,7 +40,7 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTakes
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
-from llm_proxy.shell.running.settings import ClockKind, Settings, check_folders
+from llm_proxy.shell.running.settings import ClockKind, ModeName, Settings, check_folders
 from llm_proxy.shell.scenarios import ScenarioLibrary
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.sessions import ActiveMode
@@ -48,8 +49,6 @@ from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 T = TypeVar("T")
 
 log: Final = logging.getLogger("llm_proxy")
-
-ModeName = Literal["record", "replay", "auto", "simulate"]
 
 _FIXED_EPOCH_S: Final = 1_767_225_600
 """The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
@@ -102,7 +101,10 @@ class ModeStarter:
             upstream = await self.stack.enter_async_context(LiveUpstream(upstream_settings))
         if mode in {"replay", "auto"}:
             takes = LibraryTakes(
-                library, allow_partial=settings.allow_partial, rules=settings.match_rules
+                library,
+                allow_partial=settings.allow_partial,
+                rules=settings.match_rules,
+                report_options=ReportOptions(record_command=settings.record_command),
             )
         active_mode = ActiveMode(
             self._make_mode(mode, settings, takes, upstream, recorder, simulate_mode),
@@ -194,8 +196,8 @@ async def _make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry
         offload=run_in_thread,
         is_fallback=mode != "simulate",
         respond_function=await asyncio.to_thread(_import_function, settings.respond)
-        if settings.respond
-        else None,
+        if isinstance(settings.respond, str) and settings.respond
+        else settings.respond or None,
     )
     return SimulateMode(scenario_source, simulation_settings)
 

@@ -19,10 +19,10 @@ from llm_proxy.faults.engine import FaultEngine, FaultEngineConfig
 from llm_proxy.pacing import PaceRegistry
 from llm_proxy.redaction import environment_secret_spellings
 from llm_proxy.routing import RoutingSettings
-from llm_proxy.shell.running.active_modes import ModeName, ModeStarter, epoch_clock
+from llm_proxy.shell.running.active_modes import ModeStarter, epoch_clock
 from llm_proxy.shell.running.environment import key_variables_of_public_providers
 from llm_proxy.shell.running.listener import ListenerGate, listen
-from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.settings import ModeName, Settings
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import (
@@ -37,6 +37,8 @@ from llm_proxy.shell.upstream.live import LiveUpstream
 
 _DRAIN_TIMEOUT_S: Final = 30.0
 """Seconds that running streams get to end when the proxy stops."""
+_POLL_INTERVAL_S: Final = 0.005
+"""Seconds between two checks whether all streams have ended."""
 _SHUTDOWN_TIMEOUT_S: Final = 0.5
 """Seconds that the clients of cut streams get to read what had arrived."""
 _KEEPALIVE_TIMEOUT_S: Final = 75.0
@@ -70,11 +72,11 @@ class RunningProxy:
         """Stop listening, let streams end for 30 s or until `stop_now_event`, then cut them."""
         await self.stop_listening()
         self.server.disable_keep_alive()
-        await self._wait_until_idle(_DRAIN_TIMEOUT_S, stop_now_event)
+        await self.wait_until_idle(_DRAIN_TIMEOUT_S, stop_now_event)
         for upstream in self._upstreams:
             await upstream.stop_all()
         if self._upstreams:
-            await self._wait_until_idle(_SHUTDOWN_TIMEOUT_S, asyncio.Event())
+            await self.wait_until_idle(_SHUTDOWN_TIMEOUT_S)
         self.server.cancel_responses()
 
     @property
@@ -82,11 +84,15 @@ class RunningProxy:
         modes = self.mode_starter.active_modes
         return [mode.upstream for mode in modes if mode.upstream is not None]
 
-    async def _wait_until_idle(self, timeout_s: float, stop_now_event: asyncio.Event) -> None:
+    async def wait_until_idle(
+        self, timeout_s: float, stop_now_event: asyncio.Event | None = None
+    ) -> None:
+        """Wait until no response is in progress, for `timeout_s` or until `stop_now_event`."""
+        stop_now_event = stop_now_event or asyncio.Event()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while self.active_stream_count() and not stop_now_event.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
-            await asyncio.sleep(0.02)
+        while self.active_stream_count() and not stop_now_event.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only at the end
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 @asynccontextmanager
@@ -95,10 +101,11 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
 
     Raises `UsageError` if the settings do not allow it to run.
     """
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     journal = Journal(LibraryUsage(settings.cassettes, settings.max_age))
     paces = PaceRegistry(settings.pace, settings.seed)
     async with AsyncExitStack() as stack:  # it stops the server before it files the recordings
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         mode_stack = await stack.enter_async_context(AsyncExitStack())
         starter = ModeStarter(mode_stack, journal, paces, lambda: server.active_request_count > 0)
         active_mode = await starter.start(mode, settings)

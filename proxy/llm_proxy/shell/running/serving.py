@@ -22,14 +22,13 @@ import orjson
 from llm_proxy.display import count_with_noun, folder_name
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running import end_of_run
-from llm_proxy.shell.running.active_modes import ModeName
 from llm_proxy.shell.running.environment import (
     child_environment,
     export_lines,
     no_request_warning,
 )
 from llm_proxy.shell.running.proxy import run_proxy
-from llm_proxy.shell.running.settings import Settings, settings_warnings
+from llm_proxy.shell.running.settings import ModeName, Settings, settings_warnings
 
 log: Final = logging.getLogger("llm_proxy")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +22,9 @@ from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.shell.library.library import walk_cassettes
 from llm_proxy.take_numbers import AfterLast, OnMiss
+
+ModeName = Literal["record", "replay", "auto", "simulate"]
+"""The server commands, without `chaos`."""
 
 ClockKind = Literal["fixed", "real"]
 """The time in simulated responses: a fixed one, or the machine's."""
@@ -92,8 +95,8 @@ class Settings:
     """A scenario document, or a folder of them."""
     mock: str = ""
     """A mock's options, as YAML or JSON."""
-    respond: str = ""
-    """`module:function`, which a mock calls for its responses."""
+    respond: str | Callable[..., Any] = ""
+    """The function that a mock calls for its responses, or its name as `module:function`."""
     on_unknown: OnUnknown = "error"
     clock: ClockKind = "fixed"
     silence: float = 660.0
@@ -110,6 +113,9 @@ class Settings:
     """The file that the journal is written to at the end."""
     state: Path | None = None
     """The folder of the last played times; None to store none."""
+
+    record_command: str = "llm-proxy record"
+    """The command that error messages advise for recording."""
 
     def may_record(self, mode: str) -> bool:
         """Whether this mode can record, with these settings."""

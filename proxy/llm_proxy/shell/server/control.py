@@ -124,6 +124,10 @@ class ControlPages:
                 return 200, {"session": session, "reset": True}
             case _:
                 return None
+        return await self.choose_scenario(session, scenario)
+
+    async def choose_scenario(self, session: str, scenario: Any) -> PageResponse:
+        """Choose the scenario of a session by its id; an empty id removes the choice."""
         active_mode = self.sessions.mode_of(session)
         if active_mode.choose_scenario is None:
             return 409, {

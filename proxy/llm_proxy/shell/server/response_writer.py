@@ -35,7 +35,7 @@ from llm_proxy.errors import (
 )
 from llm_proxy.exchange import Framing, Headers, ResponseHead, head_lines
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
-from llm_proxy.session_document import MAX_BODY_BYTES
+from llm_proxy.session_documents import MAX_BODY_BYTES
 
 _ZERO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIOCOUTQ: Final = 0x5411

@@ -194,7 +194,11 @@ class ProxyServer:
                 source = await faulted_response.respond(partial(self._mode_response, routed, entry))
                 await perform_actions(source, routed, writer)
                 entry.ending = "cut" if writer.was_aborted else "sent"
-            except LlmProxyError as error:
+            except LlmProxyError as caught:
+                error = caught
+                if isinstance(error, Miss):
+                    late = self._sessions.late_request_of_miss(routed, _request_line(routed))
+                    error = late or error
                 self._journal_error(error, entry, routed)
                 await send_error(writer, routed.dialect, error)
         except (ConnectionError, asyncio.CancelledError):

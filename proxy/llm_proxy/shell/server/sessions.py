@@ -18,7 +18,7 @@ from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.modes import Mode
 from llm_proxy.redaction import storable_request_headers
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.session_document import CallDocument, SessionReport
+from llm_proxy.session_documents import CallDocument, SessionReport
 from llm_proxy.shell.library.library import (
     CASSETTE_SUFFIX,
     Library,
@@ -63,6 +63,8 @@ class RunningSession:
     name: str
     active_mode: ActiveMode
     counts_at_start: JournalCounts
+    unfinished_sessions: tuple[str, ...] = ()
+    """Ended sessions whose tests have left threads that may still send requests."""
     calls: deque[CallDocument] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
 
     def add_call(self, routed: RoutedRequest, entry: JournalEntry, writer: ResponseWriter) -> None:
@@ -96,11 +98,19 @@ class SessionRegistry:
         self._ended: set[str] = set()
         self._ended_last = ""
 
-    def start(self, name: str, active_mode: ActiveMode, journal: Journal) -> RunningSession:
+    def start(
+        self,
+        name: str,
+        active_mode: ActiveMode,
+        journal: Journal,
+        unfinished_sessions: tuple[str, ...] = (),
+    ) -> RunningSession:
         """Start a session from its first take, and make it the current one."""
         active_mode.mode.reset_session(name)
         self._ended.discard(name)
-        self.current = RunningSession(name, active_mode, replace(journal.counts))
+        self.current = RunningSession(
+            name, active_mode, replace(journal.counts), unfinished_sessions
+        )
         self._running[name] = self.current
         return self.current
 
@@ -128,14 +138,28 @@ class SessionRegistry:
 
     def check_in_time(self, routed: RoutedRequest, description: str) -> None:
         """Raise `LateRequest` for a request of a test that has ended."""
-        is_of_ended_session = routed.session in self._ended
-        is_between_tests = bool(self._ended_last) and self.current is None
-        if not (is_of_ended_session or is_between_tests):
-            return
-        ended_session = routed.session if is_of_ended_session else self._ended_last
+        if routed.session in self._ended:
+            raise self._late_request(description, routed.session)
+        if self._ended_last and self.current is None:
+            raise self._late_request(description, self._ended_last)
+
+    def late_request_of_miss(self, routed: RoutedRequest, description: str) -> LateRequest | None:
+        """The error for a miss that an earlier test has probably caused.
+
+        That test has recorded this request, and has left a thread that is still running.
+        """
+        session = self._running.get(routed.session)
+        if session is None or (library := session.active_mode.library) is None:
+            return None
+        for name in session.unfinished_sessions:
+            if library.take_paths(name, routed.key):
+                return self._late_request(description, name)
+        return None
+
+    def _late_request(self, description: str, ended_session: str) -> LateRequest:
         error = LateRequest(description, ended_session)
         self.late_requests.append(str(error))
-        raise error
+        return error
 
 
 def session_report(session: RunningSession, journal: Journal, aborted_count: int) -> SessionReport:

@@ -1,0 +1,78 @@
+"""`python -m llm_proxy.cli.embedded`: a proxy for the process that starts it.
+
+The first line on stdin is a `ServerStart`; the first line on stdout is the ready document, or
+`{"error": …}`.  `shell.running.embedded` describes what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from llm_proxy.cli.options import SERVER_OPTIONS
+from llm_proxy.cli.serve import parse_server_options
+from llm_proxy.errors import LlmProxyError
+from llm_proxy.session_documents import ReadyDocument, ServerStart
+from llm_proxy.shell.running.embedded import EmbeddedProxy, ParentPipes, run_embedded
+from llm_proxy.shell.running.serving import configure_logging
+from llm_proxy.shell.running.settings import ModeName, Settings
+
+log: Final = logging.getLogger("llm_proxy")
+
+OptionPairs = Sequence[tuple[str, str]]
+"""Command-line options with their values; an option that takes several comes several times."""
+
+
+async def run_server(
+    start: ServerStart,
+    serve: Callable[[ReadyDocument, EmbeddedProxy], Awaitable[None]],
+    respond: object = None,
+) -> bool:
+    """Run a proxy until `serve` returns; returns whether the disk hangs.
+
+    `respond` is the function that a mock calls.  Raises `UsageError` if the proxy cannot run.
+    """
+
+    def parse(mode: str, options: OptionPairs) -> tuple[ModeName, Settings]:
+        mode = mode or start.mode
+        own_names = {
+            option.name.replace("_", "-") for option in SERVER_OPTIONS if mode in option.commands
+        }
+        pairs = [pair for pair in start.options if pair[0] in own_names] + [*options]
+        arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in pairs]
+        mode_name, settings = parse_server_options(mode, arguments, start.defaults, respond)
+        return mode_name, replace(settings, record_command=start.record_command)
+
+    mode, settings = parse(start.mode, ())
+    return await run_embedded(mode, settings, parse, serve)
+
+
+def main() -> None:
+    """Serve for the parent process until it closes the pipe or ends."""
+    pipes = ParentPipes()
+    line = pipes.read_line()
+    if not line:
+        return
+    start = msgspec.json.decode(line, type=ServerStart)
+    configure_logging("text")
+    if start.is_quiet:
+        log.setLevel(logging.WARNING)
+    try:
+        is_disk_hanging = asyncio.run(run_server(start, pipes.serve))
+    except LlmProxyError as error:
+        pipes.write(ReadyDocument(error=str(error)))
+        sys.exit(2)
+    if is_disk_hanging:  # Python would wait for the thread that hangs on the disk
+        logging.shutdown()
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Starts a proxy and sends it requests: in a child process, or in a thread of this one.
+
+Requests to a child process go through pipes.  So they also work in tests that block the network,
+record HTTP in this process, or freeze the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+import msgspec
+
+from llm_proxy.errors import LlmProxyError, UsageError
+from llm_proxy.session_documents import ReadyDocument, ServerStart
+
+_START_TIMEOUT_S: Final = 60.0
+"""Seconds that a proxy gets to start."""
+_REQUEST_TIMEOUT_S: Final = 60.0
+"""Seconds that it gets for a response: at the end of a session, recordings are written."""
+_STOP_TIMEOUT_S: Final = 60.0
+"""Seconds that it gets to write all recordings and end."""
+_READ_BYTES: Final = 1024 * 1024
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response of the proxy: its status, and its document as JSON."""
+
+    status: int
+    document: msgspec.Raw
+
+
+class Connection(Protocol):
+    """A running proxy.  Its methods may be called from any thread, one call at a time."""
+
+    def start(self, start: ServerStart) -> ReadyDocument:
+        """Start the proxy.  Raises `UsageError` if it cannot run."""
+
+    def request(self, method: str, path: str, body: Any) -> Response:
+        """Send a request.  Raises `LlmProxyError` if the proxy does not respond."""
+
+    def stop(self) -> None:
+        """Stop the proxy; all recordings are written then."""
+
+
+class ChildProcess:
+    """A proxy in a child process, which ends when this process does."""
+
+    def __init__(self, folder: Path, log: IO[bytes] | None) -> None:
+        """`folder` is its working folder; `log` is the file for its log, None for stderr."""
+        self._folder = folder
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buffer = bytearray()
+
+    def start(self, start: ServerStart) -> ReadyDocument:
+        """Start the process.  Raises `UsageError`."""
+        # -P: a file in the working folder must not replace a module of the proxy.
+        # In its own session: Ctrl-C stops this process first, which then stops the proxy.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "llm_proxy.cli.embedded"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=self._folder,
+            start_new_session=True,
+        )
+        self._write_line(start)
+        ready = msgspec.json.decode(self._read_line(_START_TIMEOUT_S), type=ReadyDocument)
+        if ready.error:
+            self.stop()
+            raise UsageError(ready.error)
+        return ready
+
+    def request(self, method: str, path: str, body: Any) -> Response:
+        """Send a request to the process."""
+        self._write_line({"method": method, "path": path, "body": body})
+        return msgspec.json.decode(self._read_line(_REQUEST_TIMEOUT_S), type=Response)
+
+    def stop(self) -> None:
+        """Close the pipe, and wait until the process has ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None  # noqa: S101 # it is a pipe
+        assert process.stdout is not None  # noqa: S101 # it is a pipe
+        with suppress(BrokenPipeError):  # it has ended already
+            process.stdin.close()
+        try:
+            # Not `wait`: its limit needs a clock, which a test may have frozen.
+            while _wait_until_readable(process.stdout.fileno(), _STOP_TIMEOUT_S):
+                if not os.read(process.stdout.fileno(), _READ_BYTES):
+                    break
+            else:
+                process.kill()
+        finally:
+            process.stdout.close()
+            process.wait()  # it has closed its pipe, or was killed
+
+    def _write_line(self, document: Any) -> None:
+        process = self._running_process()
+        assert process.stdin is not None  # noqa: S101 # it is a pipe
+        try:
+            process.stdin.write(msgspec.json.encode(document) + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise LlmProxyError("the llm-proxy process has ended unexpectedly") from None
+
+    def _read_line(self, timeout_s: float) -> bytes:
+        process = self._running_process()
+        assert process.stdout is not None  # noqa: S101 # it is a pipe
+        fd = process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            if not _wait_until_readable(fd, timeout_s):
+                raise LlmProxyError(f"llm-proxy did not respond within {timeout_s:g} s")
+            received = os.read(fd, _READ_BYTES)
+            if not received:
+                raise LlmProxyError("the llm-proxy process has ended unexpectedly")
+            self._buffer += received
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer[:] = rest
+        return line
+
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise LlmProxyError("the proxy is not running")
+        return self._process
+
+
+def _wait_until_readable(fd: int, timeout_s: float) -> bool:
+    """Wait without a clock of Python, which a test may have frozen."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+class ServerThread:
+    """A proxy in a thread of this process, which can call a function of it."""
+
+    def __init__(self, respond: Callable[..., object] | None) -> None:
+        """`respond` is the function that returns the replies of a mock; None without one."""
+        self._respond = respond
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_event = asyncio.Event()
+        self._embedded: Any = None
+
+    def start(self, start: ServerStart) -> ReadyDocument:
+        """Start the thread.  Raises `UsageError`."""
+        from llm_proxy.cli.embedded import run_server  # noqa: PLC0415 # with aiohttp
+
+        ready_future: Future[ReadyDocument] = Future()
+
+        async def serve(ready: ReadyDocument, embedded: Any) -> None:
+            self._loop, self._embedded = asyncio.get_running_loop(), embedded
+            ready_future.set_result(ready)
+            await self._stop_event.wait()  # without a limit: until `stop`
+
+        def run() -> None:
+            try:
+                asyncio.run(run_server(start, serve, self._respond))
+            except LlmProxyError as error:
+                ready_future.set_exception(error)
+
+        self._thread = threading.Thread(target=run, name="llm-proxy", daemon=True)
+        self._thread.start()
+        return ready_future.result(_START_TIMEOUT_S)
+
+    def request(self, method: str, path: str, body: Any) -> Response:
+        """Send a request to the proxy in the thread."""
+        if self._loop is None:
+            raise LlmProxyError("the proxy is not running")
+        response = self._embedded.respond(method, path, msgspec.json.encode(body))
+        status, document = asyncio.run_coroutine_threadsafe(response, self._loop).result(
+            _REQUEST_TIMEOUT_S
+        )
+        return Response(status, msgspec.Raw(msgspec.json.encode(document)))
+
+    def stop(self) -> None:
+        """Stop the proxy, and wait until its thread has ended."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._stop_event.set)
+            self._thread.join(_STOP_TIMEOUT_S)
