@@ -33,6 +33,20 @@ from llm_proxy.faults.rule import Selector, Trigger, matches_pattern
 
 SIZE_HINT: Final = "a number of bytes such as 7, 16kB or 1MiB"
 DURATION_HINT: Final = "a duration such as 300ms, 0.5s or 2m"
+DURATION_ARGUMENTS: Final = (
+    ("hang", "for"),
+    ("hang-body", "for"),
+    ("latency", "by"),
+    ("quota,requests=1", "window"),
+    ("refuse", "window"),
+    ("reset", "window"),
+    ("slice,size=1", "delay"),
+    ("slow-close", "by"),
+    ("stall", "for"),
+    ("stall-keepalive", "for"),
+    ("stall-keepalive", "interval"),
+)
+"""The arguments that need a unit: all durations but `retry-after=` and `ms=`."""
 
 LOCATIONS: Final[dict[str, StreamLocation]] = {
     "after=0": AfterEvents(0),
@@ -45,6 +59,7 @@ LOCATIONS: Final[dict[str, StreamLocation]] = {
     "ms=500": AtTime(500),
     "ms=500ms": AtTime(500),
     "ms=1.5s": AtTime(1500),
+    "ms=1.5": AtTime(1.5),
     "fraction=0.5": AtFraction(0.5),
     "fraction=25%": AtFraction(0.25),
 }
@@ -91,6 +106,9 @@ EQUIVALENT_RULES: Final = [
     ("reset,after=3", '"reset",after=3'.replace('"', "")),
     ("stall,for=2s", 'stall,for="2s"'),
     ("status,code=503,retry-after=2s", "status,code=503,retry_after=2s"),
+    ("rate-limit,retry-after=2s", "rate-limit,retry-after=2"),
+    ("overloaded,retry-after=500ms", "overloaded,retry-after=.5"),
+    ("status,code=503,retry-after=0s", "status,code=503,retry-after= 0 "),
     ("rate-limit", "rate_limit"),
     ('status,code=503,message="a, b"', 'status , code=503 , message="a, b"'),
     ('status,code=503,message="a \\"b\\""', 'status,code=503,message="a \\"b\\""'),
@@ -113,6 +131,7 @@ MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
     ({"fault": "stall", "for": "2s", "probability": 0.5}, "stall,for=2s,probability=0.5"),
     ({"fault": "status", "code": 503, "should_retry": True}, "status,code=503,should_retry=true"),
     ({"fault": "reset", "stream": False, "bytes": 1}, "reset,stream=false,bytes=1"),
+    ({"fault": "rate-limit", "retry_after": 2}, "rate-limit,retry_after=2"),
     ({"fault": "status", "code": 500, "message": "a, b"}, 'status,code=500,message="a, b"'),
     ({"fault": "status", "code": 500, "message": ' "x" '}, 'status,code=500,message=" \\"x\\" "'),
     ({"fault": "status", "code": 500, "message": ""}, 'status,code=500,message=""'),
@@ -189,6 +208,25 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     "slice,size=0": "fault 'slice,size=0': size= must be at least 1 byte",
     "drop,count=0": "fault 'drop,count=0': count=0 is not a positive integer",
     "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
+    "rate-limit,retry-after=soon": (
+        f"fault 'rate-limit,retry-after=soon': retry-after=soon is not {DURATION_HINT}"
+    ),
+    **{
+        f"{fault},{term}": f"fault '{fault},{term}': {term} is not {expected}"
+        for fault, term, expected in (
+            *(
+                (fault, f"{argument}=2", "a duration with a unit; write 2s or 2ms")
+                for fault, argument in DURATION_ARGUMENTS
+            ),
+            ("refuse", "window=2..5", "a time window with two units, such as 10s..20s"),
+            ("reset", "window=10..20s", "a time window with two units, such as 10s..20s"),
+            (
+                "latency",
+                "by=100..300",
+                "a duration such as 300ms, 100..300ms, normal(200ms,50ms) or lognormal(100ms,0.5)",
+            ),
+        )
+    },
     # triggers
     "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a positive integer",
     "reset,times=x": "fault 'reset,times=x': times=x is not a positive integer",

@@ -6,7 +6,7 @@ Each function raises `ValueError` with a description of the expected value, to f
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 _NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})"
 _DURATION: Final = re.compile(_NUMBER + r"(?P<unit>ms|s|m|h)")
@@ -25,11 +25,21 @@ _MAX_DURATION_MS: Final = 8760 * 3_600_000.0
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,12}")
 
 
-def parse_duration_ms(text: str) -> float:
-    """Parse a duration with a unit: `300ms`, `0.5s`, `2m`, `1h`; returns ms."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None and re.fullmatch(_NUMBER, text.strip()):
+def reject_bare_number(text: str) -> None:
+    """Raise the error of a duration that lacks its unit if `text` is only a number."""
+    if _is_number(text):
         raise ValueError(f"a duration with a unit; write {text}s or {text}ms")
+
+
+def parse_duration_ms(text: str, default_unit: Literal["", "ms", "s"] = "") -> float:
+    """Parse a duration with a unit: `300ms`, `0.5s`, `2m`, `1h`; returns ms.
+
+    `default_unit` is the unit of a number without one; empty if the unit is required.
+    """
+    if default_unit and _is_number(text):
+        text = f"{text.strip()}{default_unit}"
+    reject_bare_number(text)
+    match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise ValueError("a duration such as 300ms, 0.5s or 2m")
     duration_ms = float(match["number"]) * _MS_PER_UNIT[match["unit"]]
@@ -41,6 +51,8 @@ def parse_duration_ms(text: str) -> float:
 def parse_window_ms(text: str) -> tuple[float, float]:
     """Parse a time window: `10s..20s`, or `10s` for `0s..10s`; returns start and end in ms."""
     begin, dots, end = text.partition("..")
+    if dots and (_is_number(begin) or _is_number(end)):
+        raise ValueError("a time window with two units, such as 10s..20s")
     window = (
         (parse_duration_ms(begin), parse_duration_ms(end))
         if dots
@@ -102,3 +114,7 @@ def parse_bool(text: str) -> bool:
             return False
         case _:
             raise ValueError("true or false")
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(_NUMBER, text.strip()) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from llm_proxy import unit_parsers
@@ -14,7 +15,8 @@ from llm_proxy.turns import Failure
 
 RETRY_ARGUMENTS: Final = {
     "retry-after": FaultArgument(
-        unit_parsers.parse_duration_ms, "retry delay, sent in headers such as `Retry-After`"
+        partial(unit_parsers.parse_duration_ms, default_unit="s"),  # as in the header
+        "retry delay, sent in headers such as `Retry-After`; a number without a unit is in seconds",
     ),
     "should-retry": FaultArgument(unit_parsers.parse_bool, "value of the header `x-should-retry`"),
 }

@@ -51,12 +51,6 @@ _FAULT_KEY: Final = "fault"
 _COUNT_SCOPES: Final = ("run", "session", "request")
 
 
-def _parse_offset_ms(text: str) -> float:
-    """Parses a time in ms; the unit may be left out (`ms=500`), since the term is called `ms`."""
-    stripped = text.strip()
-    return parse_duration_ms(f"{stripped}ms" if stripped.isdecimal() else stripped)
-
-
 def _parse_event_type(text: str) -> str:
     if not text.strip():
         raise ValueError("an event type such as message_stop or done")
@@ -73,7 +67,7 @@ LOCATION_PARSERS: Final[Mapping[str, Callable[[str], StreamLocation]]] = {
     "after": lambda text: AfterEvents(parse_count(text)),
     "at": lambda text: AtEvent(_parse_event_type(text)),
     "bytes": lambda text: AfterBytes(parse_size_bytes(text)),
-    "ms": lambda text: AtTime(_parse_offset_ms(text)),
+    "ms": lambda text: AtTime(parse_duration_ms(text, "ms")),
     "fraction": lambda text: AtFraction(parse_fraction(text)),
 }
 """The parser of each kind of location, by its name in rules."""

@@ -21,10 +21,12 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.pacing import distributions
 from llm_proxy.pacing.distributions import DurationDistribution
+from llm_proxy.unit_parsers import reject_bare_number
 
 
 def _parse_duration(text: str) -> DurationDistribution:
     """Parses a duration or a distribution of durations, with the syntax of paces."""
+    reject_bare_number(text)
     try:
         return distributions.parse_distribution("".join(text.lower().split()))
     except ValueError:

@@ -8,9 +8,8 @@ Anthropic sends HTTP 529; other providers send HTTP 503.
 
 from __future__ import annotations
 
-from llm_proxy import unit_parsers
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
-from llm_proxy.faults.kind import FaultArgument, FaultEffect, FaultKind, ReplaceResponse
+from llm_proxy.faults.kind import FaultEffect, FaultKind, ReplaceResponse
 
 KIND = FaultKind(
     "overloaded",
@@ -21,12 +20,6 @@ KIND = FaultKind(
             context, context.decoded_request.dialect.overloaded_status, **retry_values
         )
     ),
-    {
-        **RETRY_ARGUMENTS,
-        "retry-after": FaultArgument(
-            unit_parsers.parse_duration_ms,
-            "retry delay, sent in headers such as `Retry-After`",
-        ),
-    },
+    RETRY_ARGUMENTS,
     example="overloaded",
 )
