@@ -113,6 +113,39 @@ def test_a_reply_is_the_text_of_every_answer() -> None:
     assert mock_turn(reply="").parts == ()
 
 
+FULL_REPLY: Final = {
+    "content": "Looking.",
+    "toolCalls": [{"id": "1", "name": "lookup", "args": {"id": 42}}],
+    "usage": {"input": 7, "output": 9},
+    "stopReason": "length",
+}
+
+
+@pytest.mark.shows("004-03", "004-05")
+@each_row(
+    "options",
+    [{"reply": FULL_REPLY}, {"replies": [FULL_REPLY]}, {"reply": FULL_REPLY, "stopReason": "stop"}],
+)
+def test_a_reply_may_be_an_object_wherever_it_may_be_a_text(options: dict[str, Any]) -> None:
+    turn = mock_turn(**options)
+
+    assert turn.parts == (Text("Looking."), ToolCall("1", "lookup", '{"id":42}'))
+    assert (turn.finish, turn.usage) == (FinishReason.LENGTH, Usage(7, 9, 16))
+
+
+@pytest.mark.shows("004-03")
+@in_every_dialect
+@in_every_form
+async def test_an_object_as_reply_is_sent_for_every_request(
+    tmp_path: Path, dialect: str, stream: bool
+) -> None:
+    option = json.dumps({"reply": EXAMPLE["replies"][0]})
+    async with serve_scenarios(tmp_path, mock=option, pace=InstantPace()) as server:
+        responses = [await server.send(dialect, stream=stream) for _ in range(2)]
+
+    assert [part_tuples(item) for item in responses] == [[("call", "1", "lookup", '{"id":42}')]] * 2
+
+
 EXAMPLE: Final = {
     "replies": [
         {"toolCalls": [{"id": "1", "name": "lookup", "args": {"id": 42}}]},

@@ -529,12 +529,12 @@ def mock_response(
                 "or send fewer requests."
             )
             return ScriptedResponse(ReportScriptExhausted(message), origin)
-        scripted = mock.replies[number - 1]
-        reply = MockReply(content=scripted) if isinstance(scripted, str) else scripted
+        scripted: str | MockReply = mock.replies[number - 1]
     elif mock.reply is not UNSET:
-        reply = MockReply(content=mock.reply)
+        scripted = mock.reply
     else:
-        reply = function_reply or MockReply(content=context.conversation.last_user_text)
+        scripted = function_reply or context.conversation.last_user_text
+    reply = MockReply(content=scripted) if isinstance(scripted, str) else scripted
     tool_calls = (
         ToolCall(call.id or f"call-{index}", call.name, json_stringify(call.args))
         for index, call in enumerate(reply.tool_calls, 1)

@@ -351,7 +351,10 @@ class MockSpec(ScenarioStruct, frozen=True):
     """A mock that responds to any request with `replies`, `reply`, or the last user text."""
 
     name: Annotated[str, field_metadata("The name in logs and error messages.")] = "mock"
-    reply: Annotated[str | UnsetType, field_metadata("The text of every response.")] = UNSET
+    reply: Annotated[
+        str | MockReply | UnsetType,
+        field_metadata("The reply to every request, if `replies` is not set."),
+    ] = UNSET
     replies: Annotated[
         tuple[str | MockReply, ...] | UnsetType,
         field_metadata("The replies, in order; after the last reply, requests fail."),
