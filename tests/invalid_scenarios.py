@@ -477,6 +477,18 @@ turns:
             ),
         ),
     ),
+    "a template in an argument": (
+        "templates: true\n"
+        + scenario_with_response(
+            "kind: tool-call, tool_calls: [{tool_name: f, arguments: {of: ['{{ x }}']}}]"
+        ),
+        (
+            (
+                "6:78: $.turns[0].response.tool_calls[0].arguments.of[0]: {{ x }} is not a valid "
+                "JSONPath: it must start with $, as in $.messages[-1].content"
+            ),
+        ),
+    ),
     "ReAct that does nothing": (
         scenario_with_response("kind: react, thought: Hm."),
         ("5:15: $.turns[0].response: the response is empty; set action or final_answer",),
@@ -594,6 +606,31 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "two names of a time": (
         "mock: {thinkingMs: 1, delayMs: 2}\n",
         ("1:23: $.mock.delayMs: ignored because thinking_ms is set too; remove one of the fields",),
+    ),
+    "templates that are not enabled": (
+        scenario_with_response(
+            "kind: tool-call, assistantText: 'You asked {{ $.model }}.', toolCalls: [{toolName: f, "
+            "arguments: {of: ['{{user.name}}', 'style={{ width: 3 }} {{}} {{\"a\"}']}}]"
+        ),
+        (
+            (
+                "5:33: $.turns[0].response.assistantText: {{ $.model }} is sent unchanged; to "
+                "replace templates, set templates: true in the scenario"
+            ),
+            (
+                "5:119: $.turns[0].response.toolCalls[0].arguments.of[0]: {{user.name}} is sent "
+                "unchanged; to replace templates, set templates: true in the scenario"
+            ),
+        ),
+    ),
+    "templates in a mock": (
+        "mock: {replies: [Hello, {content: '{{ $.model }}'}]}\n",
+        (
+            (
+                "1:26: $.mock.replies[1].content: {{ $.model }} is sent unchanged; to replace "
+                "templates, use a scenario with templates: true"
+            ),
+        ),
     ),
 }
 """Files that load: the text and all warnings."""

@@ -41,9 +41,9 @@ from llm_proxy.scenario.documents.document import (
 from llm_proxy.scenario.documents.mistakes import StructFinding
 from llm_proxy.scenario.documents.names import choice_message
 from llm_proxy.scenario.documents.parsing import Node, plain_value
-from llm_proxy.turns import Json
 
 _Findings = Iterator[StructFinding]
+_TextWithPath = tuple[tuple[str | int, ...], str]
 
 _BASE64_SIGNATURE_KEYS: Final = tuple(
     dict.fromkeys(
@@ -54,6 +54,8 @@ _BASE64_SIGNATURE_KEYS: Final = tuple(
     )
 )
 """The keys of `provider_metadata` under which a signature must be base64."""
+_LIKELY_TEMPLATE: Final = re.compile(r"\{\{[ \t]*(?:\$.{0,500}?|[^\s{}:$][^{}:\n]*)\}\}")
+"""`{{ … }}` that is probably meant as a template, unlike `style={{ color: "red" }}` in code."""
 _MAX_REASON_CHARS: Final = 100
 """The most characters of an error's reason in a message."""
 _MAX_REPEAT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
@@ -77,8 +79,7 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
                     "the white space",
                 )
             yield from _check_pace(struct.pace)
-            if struct.templates:
-                yield from _check_templates(struct)
+            yield from _check_templates(struct)
         case ScenarioTurn():
             yield from _check_failure(struct)
             yield from _check_pace(struct.pace)
@@ -106,6 +107,8 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
             if struct.thinking_ms is not UNSET and struct.delay_ms is not UNSET:
                 message = "ignored because thinking_ms is set too; remove one of the fields"
                 yield StructFinding(("delay_ms",), message, "warning")
+            texts = _iterate_texts(msgspec.to_builtins(struct), ())
+            yield from _find_unused_templates(texts, "use a scenario with templates: true")
         case _:
             pass
 
@@ -169,22 +172,38 @@ def _check_pace(pace: str) -> _Findings:
 
 
 def _check_templates(scenario: Scenario) -> _Findings:
+    """Find invalid templates, or those that are not enabled."""
+    texts = [
+        path_and_text
+        for index, step in enumerate(scenario.turns)
+        for path_and_text in _iterate_texts(
+            msgspec.to_builtins(step.response), ("turns", index, "response")
+        )
+    ]
+    if not scenario.templates:
+        yield from _find_unused_templates(texts, "set templates: true in the scenario")
+        return
     from llm_proxy.scenario.generation import templates  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
 
-    for index, step in enumerate(scenario.turns):
-        response: Json = msgspec.to_builtins(step.response)
-        for path, text in _iterate_texts(response, ("turns", index, "response")):
-            if error := templates.template_error(text):
-                yield StructFinding(path, error)
+    for path, text in texts:
+        if error := templates.template_error(text):
+            yield StructFinding(path, error)
 
 
-def _iterate_texts(
-    value: Json, path: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _find_unused_templates(texts: Iterable[_TextWithPath], advice: str) -> _Findings:
+    """Find texts with a template that is not replaced."""
+    for path, text in texts:
+        if template := _LIKELY_TEMPLATE.search(text):
+            shown_template = printable_excerpt(template[0], _MAX_REASON_CHARS)
+            message = f"{shown_template} is sent unchanged; to replace templates, {advice}"
+            yield StructFinding(path, message, "warning")
+
+
+def _iterate_texts(value: Any, path: tuple[str | int, ...]) -> Iterator[_TextWithPath]:
     match value:
         case str():
             yield path, value
-        case list():
+        case list() | tuple():
             for index, item in enumerate(value):
                 yield from _iterate_texts(item, (*path, index))
         case dict():
