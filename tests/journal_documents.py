@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.journal_document import JournalEntry, parse_journal
+from llm_proxy.journal_document import JournalEntry, ListenerClosure, parse_journal
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 
 Entry = dict[str, Any]
@@ -52,9 +53,11 @@ def parse_attempts(*entries: Entry) -> tuple[JournalEntry, ...]:
     return parse_journal(journal_document(*entries), "a test").entries
 
 
-def judge_entries(*entries: Entry) -> RunVerdict:
+def judge_entries(*entries: Entry, listener_closures: Sequence[ListenerClosure] = ()) -> RunVerdict:
     """Return the verdict on the client that made these requests."""
-    return judge_run(parse_attempts(*entries))
+    document = journal_document(*entries, listener_closures=listener_closures)
+    journal = parse_journal(document, "a test")
+    return judge_run(journal.entries, journal.listener_closures)
 
 
 def finding_lines(verdict: RunVerdict) -> list[str]:

@@ -62,7 +62,7 @@ async def test_looking_at_our_pages_leaves_no_trace_in_the_journal(tmp_path: Pat
         for page in ("health", "journal", "misses"):
             await _get_page(server.url, page)
         assert (await _get_page(server.url, "journal")) == {
-            "requests": 0, "entries": [], "faults": [], "misses": [],
+            "requests": 0, "entries": [], "faults": [], "listener_closures": [], "misses": [],
             "library": {"played": [], "recorded": [], "unused": [], "too_old": []},
         }  # fmt: skip
 

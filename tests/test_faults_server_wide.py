@@ -54,12 +54,18 @@ async def test_the_listener_is_closed_until_the_rule_is_removed_and_reopens_on_t
         proxy("simulate", tmp_path, pace=InstantPace()) as server,
         open_line(server.url) as control,
     ):
+        closures = server.journal.listener_closures
         assert (await send_request(server.url, raw_chat_request())).status == 200
+        assert not closures
         await put_rules(control, "refuse,window=1h")
         await wait_until(lambda: not is_listening(server.url))
+        await wait_until(lambda: [reopened_at_ms for _, reopened_at_ms in closures] == [None])
         await put_rules(control)
         await wait_until(lambda: is_listening(server.url))
         assert (await send_request(server.url, raw_chat_request())).status == 200
+        [(closed_at_ms, reopened_at_ms)] = closures
+        before, after = (entry.at_ms for entry in server.journal.entries)
+        assert before < closed_at_ms < (reopened_at_ms or 0.0) < after
 
 
 async def test_a_request_on_an_open_connection_is_reset(tmp_path: Path) -> None:

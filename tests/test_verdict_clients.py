@@ -16,9 +16,12 @@ import openai
 import pytest
 
 from case_tables import each_row
+from fast_retry_sdks import FastRetryOpenAI
 from llm_proxy.faults.grammar import parse_rule
+from raw_http import build_http_request, open_line
 from scenario_server import ScenarioServer, serve_scenarios
 from sdk_clients import KEY
+from waiting import wait_until
 
 Client = Callable[[str], Awaitable[Any]]
 
@@ -186,6 +189,30 @@ async def test_a_page_in_place_of_the_answer_goes_unnoticed_by_some(tmp_path: Pa
     assert [item.partition(":")[0] for item in findings["openai"]] == [
         "truncated-accepted, warning"
     ]
+
+
+async def test_an_sdk_whose_retries_find_the_listener_closed_is_not_blamed(tmp_path: Path) -> None:
+    async with (
+        faulty_server(tmp_path) as simulator,
+        open_line(simulator.url) as control,
+        FastRetryOpenAI(base_url=f"{simulator.url}/v1", api_key=KEY) as client,
+    ):
+        await client.chat.completions.create(model="m", messages=MESSAGES)
+        rules = json.dumps({"faults": ["refuse,window=1h"]}).encode()
+        await control.send(build_http_request("/_proxy/faults", rules, "Host: HOST", method="PUT"))
+        await control.read_response()
+        await wait_until(lambda: bool(simulator.journal.listener_closures))
+        with pytest.raises(openai.APIConnectionError):
+            await client.chat.completions.create(model="m", messages=MESSAGES)
+        await control.send(build_http_request("/_proxy/verdict", b"", "Host: HOST", method="GET"))
+        verdict = json.loads((await control.read_response()).body)
+
+    assert (verdict["ok"], verdict["faults"]) == (True, 1)
+    [finding] = findings_in(verdict, "default")
+    assert finding == (
+        "gave-up, note: gave up after the first failure: connection closed before the response "
+        "(fault refuse,window=1h); a retry may have been refused while the listener was closed"
+    )
 
 
 # Clients without an SDK

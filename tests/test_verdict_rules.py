@@ -17,6 +17,7 @@ from journal_documents import (
     request_entry,
 )
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.journal_document import ListenerClosure
 from llm_proxy.verdict.rules import RULES
 
 JudgedCases = dict[str, tuple[list[Entry], str]]
@@ -491,6 +492,43 @@ TABLES: Final[dict[str, JudgedCases]] = {
 )
 def test_attempts_are_judged_by_every_rule(entries: list[Entry], expected: str) -> None:
     assert "\n".join(finding_lines(judge_entries(*entries))) == expected
+
+
+REFUSED_RETRY: Final = "; a retry may have been refused while the listener was closed"
+
+
+@each_row(
+    ("entry", "closure", "level"),
+    [
+        (refused_entry(1), (5.0, None), "note"),
+        (refused_entry(1), (400.0, 500.0), "note"),
+        (refused_entry(1), (0.0, 10.0), "warning"),
+        (refused_entry(1), (60_010.0, None), "note"),
+        (refused_entry(1), (60_011.0, None), "warning"),
+        (refused_entry(1, status=429, retry_after_ms=40_000.0), (80_000.0, None), "note"),
+        (TRUNCATED_ENTRY, (5.0, None), "note"),
+        (TRUNCATED_ENTRY, (0.0, 10.0), "warning"),
+    ],
+)
+def test_a_client_whose_retry_may_have_been_refused_is_not_blamed(
+    entry: Entry, closure: ListenerClosure, level: str
+) -> None:
+    [unaware] = finding_lines(judge_entries(entry))
+    [aware] = finding_lines(judge_entries(entry, listener_closures=[closure]))
+
+    assert ", warning: " in unaware
+    is_note = level == "note"
+    assert aware == unaware.replace("warning", level) + (REFUSED_RETRY if is_note else "")
+
+
+def test_a_response_that_is_proven_to_be_used_is_blamed_whether_or_not_clients_could_connect() -> (
+    None
+):
+    entries = (TRUNCATED_ENTRY, request_entry(2, 100.0, key="next", continues=1))
+    [finding] = finding_lines(judge_entries(*entries, listener_closures=[(5.0, None)]))
+
+    assert finding.startswith("truncated-accepted, error: ")
+    assert REFUSED_RETRY not in finding
 
 
 def test_each_rule_has_a_name_and_advice_of_its_own() -> None:

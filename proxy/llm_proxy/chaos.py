@@ -105,7 +105,7 @@ class FaultTrial:
         A command that fails has noticed the fault: mere suspicions that it did not are reduced to
         notes.
         """
-        run_verdict = judge_run(self.journal.entries)
+        run_verdict = judge_run(self.journal.entries, self.journal.listener_closures)
         if self.outcome is not TrialOutcome.FAILED:
             return run_verdict
         return replace(run_verdict, cases=tuple(map(_downgrade_suspicion, run_verdict.cases)))

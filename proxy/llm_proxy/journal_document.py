@@ -150,6 +150,12 @@ class JournalEntry:
         return next((fault for fault in self.injected_faults if fault.effect in effects), None)
 
 
+ListenerClosure = tuple[BoundedMs, BoundedMs | None]
+"""When the fault `refuse` closed the listener and when it was reopened, in ms since the run began.
+
+The second is None while it is closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultRuleCount:
     """How often a fault rule of the run matched a request, and injected its fault."""
@@ -167,6 +173,8 @@ class JournalDocument(msgspec.Struct, frozen=True, rename={"request_count": "req
     request_count: BoundedInt = 0
     """The number of all requests, including those that the journal no longer contains."""
     faults: tuple[FaultRuleCount, ...] = ()
+    listener_closures: tuple[ListenerClosure, ...] = ()
+    """While the listener is closed, requests are refused without an entry."""
     misses: tuple[MissReport, ...] = ()
     """The latest requests without a matching cassette."""
 

@@ -66,7 +66,8 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     Each finding is a note, a warning or an error. The exit code is 1 if there is a finding at or
     above --level.
     """
-    run_verdict = judged(load_run(source).entries)
+    journal = load_run(source)
+    run_verdict = judged(journal.entries, journal.listener_closures)
     threshold = FindingLevel(level)
     if junit is not None:
         try:

@@ -96,7 +96,7 @@ def attempt_evidence(attempt: JournalEntry, next_attempt: JournalEntry | None) -
             f"(#{next_attempt.number}{count_text})"
         )
     elif attempt.needs_retry:
-        retry_text = "did not retry"
+        retry_text = "no retry arrived"
     actions = filter(None, (_departure_text(attempt), retry_text))
     return FindingEvidence(
         attempt.number, attempt.at_ms, describe_received(attempt), "; ".join(actions)

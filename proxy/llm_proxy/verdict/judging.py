@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from llm_proxy.journal_document import JournalEntry
+from llm_proxy.journal_document import JournalEntry, ListenerClosure
 from llm_proxy.verdict.findings import FindingLevel, VerdictFinding
 from llm_proxy.verdict.retry_chains import RetryChain, retry_chains
 from llm_proxy.verdict.rules import RULES, VerdictRule
@@ -62,10 +62,12 @@ class RunVerdict:
         return sum(case.severity == level.severity for case in self.cases)
 
 
-def judge_run(attempts: Iterable[JournalEntry]) -> RunVerdict:
+def judge_run(
+    attempts: Iterable[JournalEntry], listener_closures: Sequence[ListenerClosure] = ()
+) -> RunVerdict:
     """The verdict on the clients that made these attempts, in any order."""
     attempts = list(attempts)
-    faulty_chains = [chain for chain in retry_chains(attempts) if chain.faults]
+    faulty_chains = [chain for chain in retry_chains(attempts, listener_closures) if chain.faults]
     return RunVerdict(
         cases=tuple(
             JudgedCase(rule, chain, rule.judge_chain(chain))

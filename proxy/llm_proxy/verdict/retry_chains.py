@@ -8,14 +8,14 @@ candidates, the one that ended first is followed, so that no pause is underestim
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
 from llm_proxy.faults.fault_record import FaultRecord
-from llm_proxy.journal_document import JournalEntry
+from llm_proxy.journal_document import JournalEntry, ListenerClosure
 
 _CLOCK_TOLERANCE_MS: Final = 5.0
 """By how much the next attempt may be read before the end of the previous one is recorded."""
@@ -30,6 +30,9 @@ class RetryChain:
     attempts: tuple[JournalEntry, ...]
     follow_up_by_attempt_number: Mapping[int, JournalEntry] = field(default_factory=dict)
     """By the number of a spoiled attempt: the later request with its response in the history."""
+    may_have_refused_retry: bool = False
+    """Whether a retry of the last attempt may have been refused while the listener was closed, so
+    that the journal does not contain it."""
 
     @property
     def first_attempt(self) -> JournalEntry:
@@ -75,7 +78,9 @@ def pause_ms(before: JournalEntry, after: JournalEntry) -> float:
     return max(0.0, after.at_ms - before.ended_at_ms)
 
 
-def retry_chains(attempts: Iterable[JournalEntry]) -> list[RetryChain]:
+def retry_chains(
+    attempts: Iterable[JournalEntry], listener_closures: Sequence[ListenerClosure] = ()
+) -> list[RetryChain]:
     """All chains, in the order in which they began; `attempts` may be in any order.
 
     Requests that were refused before routing have no key, and belong to no chain.
@@ -106,9 +111,19 @@ def retry_chains(attempts: Iterable[JournalEntry]) -> list[RetryChain]:
                 for attempt in attempts
                 if attempt.number in continuing_attempts
             },
+            any(
+                closed_at_ms <= attempts[-1].ended_at_ms + _max_pause_ms(attempts[-1])
+                and (reopened_at_ms is None or attempts[-1].ended_at_ms < reopened_at_ms)
+                for closed_at_ms, reopened_at_ms in listener_closures
+            ),
         )
         for attempts in linked_attempts
     ]
+
+
+def _max_pause_ms(attempt: JournalEntry) -> float:
+    """The longest time in ms after which an equal request counts as a retry of this attempt."""
+    return max(_MAX_PAUSE_MS, 2 * (attempt.retry_after_ms or 0.0))
 
 
 def _arrival_sort_key(attempt: JournalEntry) -> tuple[float, int]:
@@ -133,8 +148,7 @@ def _append_to_ended(
         ended = [] if wanted is None else ended_chains[wanted]
         while ended and ended[0][0] <= first.at_ms + _CLOCK_TOLERANCE_MS:
             ended_at_ms, index = heappop(ended)
-            max_pause_ms = max(_MAX_PAUSE_MS, 2 * (joined[index][-1].retry_after_ms or 0.0))
-            if first.at_ms - ended_at_ms <= max_pause_ms:  # else it is no retry of this one
+            if first.at_ms - ended_at_ms <= _max_pause_ms(joined[index][-1]):  # else no retry
                 chain_index = index
                 break
         if chain_index is None:

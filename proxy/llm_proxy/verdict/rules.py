@@ -13,6 +13,7 @@ from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.journal_document import ENDING_CUT, ENDING_SENT, JournalEntry
 from llm_proxy.verdict.findings import (
+    FindingEvidence,
     FindingLevel,
     VerdictFinding,
     attempt_evidence,
@@ -90,7 +91,17 @@ def _judge_giving_up(chain: RetryChain) -> VerdictFinding | None:
     else:
         level = FindingLevel.WARNING
         message = f"gave up after the first failure: {describe_received(last)}"
-    return VerdictFinding(level, message, chain_evidence(chain))
+    return _finding_without_retry(chain, level, message, chain_evidence(chain))
+
+
+def _finding_without_retry(
+    chain: RetryChain, level: FindingLevel, message: str, evidence: tuple[FindingEvidence, ...]
+) -> VerdictFinding:
+    """The finding that no retry arrived: only a note where the client may have retried in vain."""
+    if chain.may_have_refused_retry:
+        level = FindingLevel.NOTE
+        message += "; a retry may have been refused while the listener was closed"
+    return VerdictFinding(level, message, evidence)
 
 
 _GAVE_UP: Final = VerdictRule(
@@ -306,7 +317,8 @@ def _finding_of_use(
 
 
 def _unnoticed(chain: RetryChain, level: FindingLevel, message: str) -> VerdictFinding:
-    return VerdictFinding(level, message, (attempt_evidence(chain.last_attempt, None),))
+    evidence = (attempt_evidence(chain.last_attempt, None),)
+    return _finding_without_retry(chain, level, message, evidence)
 
 
 def _is_disguised_failure(attempt: JournalEntry) -> bool:

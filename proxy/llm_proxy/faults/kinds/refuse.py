@@ -4,7 +4,8 @@
     ├────X      connection refused
 
 The proxy closes its listening socket for all clients. Open connections are reset when they receive
-a request in this window. The journal does not contain refused connections.
+a request in this window. The journal does not contain refused connections, only the times in which
+the listener was closed.
 """
 
 from __future__ import annotations

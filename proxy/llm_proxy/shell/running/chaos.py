@@ -102,7 +102,11 @@ async def _run_trial(
             code,
             duration_s,
             has_timed_out,
-            JournalDocument(tuple(proxy.journal.entries), proxy.journal.counts.requests),
+            JournalDocument(
+                tuple(proxy.journal.entries),
+                proxy.journal.counts.requests,
+                listener_closures=tuple(proxy.journal.listener_closures),
+            ),
             proxy.journal.counts.missed,
             output.last_output(),
         )

@@ -19,6 +19,7 @@ from llm_proxy.faults.kind import MeteredFault
 from llm_proxy.faults.rule import ActiveRule
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
+from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -79,8 +80,11 @@ class ListenerGate:
     no other program gets the port.
     """
 
-    def __init__(self, runner: web.ServerRunner, fault_middleware: FaultMiddleware) -> None:
+    def __init__(
+        self, runner: web.ServerRunner, fault_middleware: FaultMiddleware, journal: Journal
+    ) -> None:
         self._runner = runner
+        self._journal = journal
         self._fault_middleware = fault_middleware
         self._addresses: list[Any] = list(runner.addresses)
         self._held_sockets: list[socket.socket] = []
@@ -137,6 +141,7 @@ class ListenerGate:
         # If another program has taken the port, binding is retried when the window ends.
         with suppress(OSError):
             self._held_sockets = _bind_sockets(self._addresses)
+        self._journal.add_listener_closure(self._fault_middleware.elapsed_run_ms())
 
     async def _open_listener(self) -> None:
         try:
@@ -152,6 +157,7 @@ class ListenerGate:
             return
         self._held_sockets = []
         self._is_open = True
+        self._journal.end_listener_closure(self._fault_middleware.elapsed_run_ms())
         log.info("listener reopened")
 
     def _release_sockets(self) -> None:

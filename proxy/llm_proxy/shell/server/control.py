@@ -94,8 +94,11 @@ class ControlPages:
                 return 200, self.journal.to_json_document()
             case "GET", "verdict":
                 entries = self.journal.copied_entries()
+                closures = tuple(self.journal.listener_closures)
                 # In a thread: the journal may be long.
-                return 200, await asyncio.to_thread(lambda: verdict_document(judge_run(entries)))
+                return 200, await asyncio.to_thread(
+                    lambda: verdict_document(judge_run(entries, closures))
+                )
             case "GET", "misses":
                 return 200, {"misses": list(self.journal.misses)}
             case "GET", "unsuccessful":

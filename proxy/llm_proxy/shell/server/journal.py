@@ -17,7 +17,7 @@ from llm_proxy.actions import ActionSource, Send
 from llm_proxy.ages import MaxAge, cassette_age, format_age
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.journal_document import JournalEntry, SimulatedDetails
+from llm_proxy.journal_document import JournalEntry, ListenerClosure, SimulatedDetails
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses.run_summary import miss_label
 from llm_proxy.scenario.scripted_response import (
@@ -172,6 +172,8 @@ class Journal:
         """How often a miss occurred, by its label; only of those that were repeated."""
         self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
+        self.listener_closures: deque[ListenerClosure] = deque(maxlen=_MAX_ENTRIES)
+        """The latest times in which no client could connect."""
         self.rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
         """Returns the run's fault rules, each with its count of injections."""
 
@@ -185,6 +187,7 @@ class Journal:
             "requests": self.counts.requests,
             "entries": self.copied_entries(),
             "faults": self.rule_documents(),
+            "listener_closures": list(self.listener_closures),
             "misses": list(self.misses),
             "library": self.library_usage.to_json_document(),
         }
@@ -195,6 +198,15 @@ class Journal:
         entry = JournalEntry(self.counts.requests, session, method, path)
         self.entries.append(entry)
         return entry
+
+    def add_listener_closure(self, at_ms: float) -> None:
+        """Add a time in which no client can connect, from `at_ms` of the run on."""
+        self.listener_closures.append((round(at_ms, 3), None))
+
+    def end_listener_closure(self, at_ms: float) -> None:
+        """End the time in which no client can connect at `at_ms` of the run."""
+        closed_at_ms, _ = self.listener_closures.pop()
+        self.listener_closures.append((closed_at_ms, round(at_ms, 3)))
 
     def add_recorded_file(self, file: str, *, is_complete: bool) -> None:
         """Add a recording that became a cassette."""
