@@ -164,9 +164,11 @@ ERRORS_BY_TEXT: Final[dict[str, str]] = {
     "reset,zzz=3": "fault 'reset,zzz=3': unknown term 'zzz'",
     "stall,zzz=3": "fault 'stall,zzz=3': unknown term 'zzz'; stall takes for",
     "reset,after=1,after=2": "fault 'reset,after=1,after=2': after= is set twice",
-    "reset,retry_after=1,RETRY-AFTER=2": (
-        "fault 'reset,retry_after=1,RETRY-AFTER=2': retry-after= is set twice"
+    "overloaded,retry_after=1,RETRY-AFTER=2": (
+        "fault 'overloaded,retry_after=1,RETRY-AFTER=2': retry-after= is set twice"
     ),
+    "RSet": "fault 'RSet': unknown fault 'RSet'; did you mean 'reset'?",
+    "reset,Afer=3": "fault 'reset,Afer=3': unknown term 'Afer'; did you mean 'after'?",
     'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
     "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
     # locations

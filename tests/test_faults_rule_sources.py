@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,6 +199,28 @@ async def test_an_invalid_header_is_refused_with_the_reason(
 
     assert (response.status, response.header("x-should-retry")) == (400, "false")
     assert json.loads(response.body)["error"]["message"] == message
+
+
+@each_row(
+    "rule",
+    [
+        "Own-Key-With-Capitals",
+        "reset,Own-Key-With-Capitals=3",
+        "reset,after=Own-Key-With-Capitals",
+        "status,code=503,message=Own-Key-With-Capitals",
+    ],
+)
+async def test_a_key_in_the_header_reaches_neither_the_log_nor_the_journal(
+    tmp_path: Path, rule: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "llm_proxy")
+    headers = ("Authorization: Bearer Own-Key-With-Capitals", f"x-llm-proxy-fault: {rule}")
+    async with proxy("simulate", tmp_path, fault_header=True, **SIMULATED) as server:
+        await send_request(server.url, raw_chat_request("hi", *headers))
+        journal = json.dumps(server.journal.to_json_document(), default=asdict)
+
+    assert "[redacted-client]" in journal
+    assert "own-key-with-capitals" not in (journal + caplog.text).lower()
 
 
 # The page

@@ -27,7 +27,7 @@ async def faulted_actions(
     async def respond() -> ModeResponse:
         return ModeResponse(burst, "a test")
 
-    response = FaultedResponse(faults, call, JournalEntry(1, "default", "POST", "/"))
+    response = FaultedResponse(faults, call, JournalEntry(1, "default", "POST", "/"), str)
     actions = await response.respond(respond)
     response.finish()
     return actions

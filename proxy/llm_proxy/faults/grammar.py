@@ -114,17 +114,24 @@ def parse_rule(spec: str | Mapping[Any, Any]) -> FaultRule:
 
 def _parse_rule_text(text: str) -> FaultRule:
     """Raises `UsageError` with the reason alone, as all functions that it calls do."""
-    fault_name, values = _split_terms(text)
+    written_fault_name, terms = _split_terms(text)
+    fault_name = _normalize_name(written_fault_name)
     kind = FAULT_KINDS.get(fault_name)
     if kind is None:
         hint = name_hint(fault_name, sorted(FAULT_KINDS))
-        raise UsageError(f"unknown fault '{fault_name}'; {hint}")
+        # As it was written: redaction would not recognise a secret in lower case.
+        raise UsageError(f"unknown fault '{written_fault_name}'; {hint}")
     known_names = (*kind.arguments, *LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
-    for name in values:
+    values: dict[str, str] = {}
+    for written_name, written_value in terms:
+        name = _normalize_name(written_name)
         if name not in known_names:
             names = ", ".join(kind.arguments)
             hint = name_hint(name, known_names, names and f"{kind.name} takes {names}")
-            raise UsageError(f"unknown term '{name}'{hint and '; '}{hint}")
+            raise UsageError(f"unknown term '{written_name}'{hint and '; '}{hint}")
+        if name in values:
+            raise UsageError(f"{name}= is set twice")
+        values[name] = written_value
     arguments: dict[str, Any] = {}
     for name, argument in kind.arguments.items():
         if name in values or argument.default:
@@ -206,8 +213,8 @@ def _parse_selector(kind: FaultKind, values: Mapping[str, str]) -> Selector:
     )
 
 
-def _split_terms(text: str) -> tuple[str, dict[str, str]]:
-    """The fault's name and the values of the terms by name, of a text such as `reset,after=3`."""
+def _split_terms(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The fault's name and the terms, as (name, value), of a text such as `reset,after=3`."""
     if len(text) > _MAX_RULE_CHARS:
         raise UsageError(f"the rule is longer than {_MAX_RULE_CHARS} characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -229,21 +236,18 @@ def _split_terms(text: str) -> tuple[str, dict[str, str]]:
         raise UsageError(
             "the fault name is missing; begin the rule with a name, as in reset,after=3"
         )
-    values: dict[str, str] = {}
+    named_values: list[tuple[str, str]] = []
     for term in terms:
-        raw_name, equals, value = term.partition("=")
-        name, value = _normalize_name(raw_name.strip()), value.strip()
-        if not equals or _NAME_PATTERN.fullmatch(name) is None:
+        name, equals, value = (part.strip() for part in term.partition("="))
+        if not equals or _NAME_PATTERN.fullmatch(_normalize_name(name)) is None:
             raise UsageError(
                 f"'{printable_excerpt(term, _MAX_SHOWN_CHARS)}' is not a valid term; write "
                 "name=value, and put a value that contains a comma in double quotes"
             )
-        if name in values:
-            raise UsageError(f"{name}= is set twice")
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
-        values[name] = value
-    return _normalize_name(fault_name), values
+        named_values.append((name, value))
+    return fault_name, named_values
 
 
 def _mapping_as_text(mapping: Mapping[Any, Any]) -> str:

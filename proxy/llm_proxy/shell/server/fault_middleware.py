@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from llm_proxy.actions import Abort, ActionSource, Begin, Burst, Send
@@ -81,12 +82,17 @@ class FaultMiddleware:
         self.engine.reset_session(session)
         self.spoiled_responses.forget_session(session)
 
-    async def select_faults(self, routed: RoutedRequest) -> RequestFaults | None:
+    async def select_faults(
+        self, routed: RoutedRequest, redact: Callable[[str], str]
+    ) -> RequestFaults | None:
         """The faults to inject into this request's response; None if there are none.
 
+        `redact` removes the request's secrets from a text: a fault header may contain some.
         Raises `RequestRefused` for a fault header that is invalid or not allowed.
         """
-        header_rules = self._request_header_rules(routed)
+        header_rules = [
+            replace(rule, text=redact(rule.text)) for rule in self._request_header_rules(routed)
+        ]
         arrived_ms = self.ms_since_start(routed.arrived_at_s)
         if self._pending_rules:
             self.set_rules(self._pending_rules, arrived_ms)
@@ -158,9 +164,15 @@ class FaultedResponse:
     """
 
     def __init__(
-        self, middleware: FaultMiddleware, routed: RoutedRequest, entry: JournalEntry
+        self,
+        middleware: FaultMiddleware,
+        routed: RoutedRequest,
+        entry: JournalEntry,
+        redact: Callable[[str], str],
     ) -> None:
+        """`redact` removes the request's secrets from a text."""
         self._middleware = middleware
+        self._redact = redact
         self._routed = routed
         self._entry = entry
         self._request_faults: RequestFaults | None = None
@@ -181,7 +193,7 @@ class FaultedResponse:
         arrived_ms = middleware.ms_since_start(routed.arrived_at_s)
         entry.at_ms = round(arrived_ms, 3)
         entry.continues = await middleware.continued_request_number(routed)
-        faults = self._request_faults = await middleware.select_faults(routed)
+        faults = self._request_faults = await middleware.select_faults(routed, self._redact)
         source: ActionSource | None = None if faults is None else faults.replacement_response()
         if source is not None:
             entry.origin = "fault"
