@@ -29,6 +29,8 @@ _REQUEST_TIMEOUT_S: Final = 60.0
 """Seconds that it gets for a response: at the end of a session, recordings are written."""
 _STOP_TIMEOUT_S: Final = 60.0
 """Seconds that it gets to write all recordings and end."""
+_MAX_LOG_BYTES: Final = 4 * 1024
+"""Bytes of the log's end in an error."""
 _READ_BYTES: Final = 1024 * 1024
 
 
@@ -113,7 +115,7 @@ class ChildProcess:
             process.stdin.write(msgspec.json.encode(document) + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
-            raise LlmProxyError("the llm-proxy process has ended unexpectedly") from None
+            raise self._ended_error() from None
 
     def _read_line(self, timeout_s: float) -> bytes:
         process = self._running_process()
@@ -124,11 +126,19 @@ class ChildProcess:
                 raise LlmProxyError(f"llm-proxy did not respond within {timeout_s:g} s")
             received = os.read(fd, _READ_BYTES)
             if not received:
-                raise LlmProxyError("the llm-proxy process has ended unexpectedly")
+                raise self._ended_error()
             self._buffer += received
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer[:] = rest
         return line
+
+    def _ended_error(self) -> LlmProxyError:
+        log_end = ""
+        if self._log is not None:
+            size = os.fstat(self._log.fileno()).st_size
+            tail = os.pread(self._log.fileno(), _MAX_LOG_BYTES, max(0, size - _MAX_LOG_BYTES))
+            log_end = f"; its log ends with:\n{tail.decode('utf-8', 'replace')}" if tail else ""
+        return LlmProxyError(f"the llm-proxy process has ended unexpectedly{log_end}")
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:

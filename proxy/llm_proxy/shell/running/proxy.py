@@ -149,9 +149,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         stack.push_async_callback(runner.cleanup)
         stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
-        if takes is not None:
-            takes.index.start_in_background(lambda: server.active_request_count > 0)
-            stack.callback(takes.index.stop_background)
+        starter.start_indexing(active_mode)
         listener_gate = ListenerGate(runner, fault_middleware, journal)
         stack.push_async_callback(listener_gate.stop)
         await listener_gate.start()
