@@ -353,7 +353,7 @@ class _ProxyPlugin:
         is_live = mode in _LIVE_MODES
         return self.mode if is_live and self.mode in {"replay", "record"} else mode
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
         """Start the session of a test before its fixtures are set up."""
         if self.mode != "off" and self.uses_proxy(item):
@@ -369,7 +369,7 @@ class _ProxyPlugin:
             hint = _blocked_network_hint(item)
             pytest.fail(_NO_REQUEST.format(url=self._session.url, hint=hint), pytrace=False)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
         """End the session of a test after its fixtures were torn down."""
         try:

@@ -184,6 +184,9 @@ class ProxyServer:
         self, routed: RoutedRequest, writer: ResponseWriter, entry: JournalEntry
     ) -> None:
         entry.session = routed.session
+        running_session = self._sessions.running(routed.session)
+        if running_session is not None:
+            writer.capture_body()
         redact = partial(self._redacted_text, request=routed.decompressed_request)
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry, redact)
         try:
