@@ -43,6 +43,8 @@ _MAX_LOG_BYTES: Final = 64 * 1024
 """Bytes of the log that a failed test shows, the last ones."""
 _MAX_LISTED: Final = 20
 """Maximum number of lines of a kind in the terminal summary."""
+_RECORD_COMMAND: Final = "pytest --llm-proxy=auto"
+"""The command that records missing requests only."""
 _NO_REQUEST: Final = (
     "no request reached llm-proxy at {url}. Does the code create its client after the start of the "
     "test, and does the client read its base URL from the environment, such as OPENAI_BASE_URL? "
@@ -136,6 +138,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; start the proxy if the plugin was loaded late."""
     config.addinivalue_line("markers", _MARKER_HELP)
     _set_up(config)
+    if _is_xdist_controller(config):  # it has imported the conftest files, and runs no test
+        config.stash[_PLUGIN].stop_proxy()
 
 
 def _set_up(config: pytest.Config) -> None:
@@ -149,8 +153,7 @@ def _set_up(config: pytest.Config) -> None:
     plugin = config.stash[_PLUGIN] = _ProxyPlugin(config, mode)
     if mode not in {"", "off"}:
         plugin.activate()
-        if not _is_xdist_controller(config):
-            plugin.start_proxy().patch_environment()
+        plugin.start_proxy().patch_environment()
 
 
 def _is_xdist_controller(config: pytest.Config) -> bool:
@@ -258,12 +261,12 @@ class _ProxyPlugin:
         from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
         from llm_proxy.python_api import LLMProxy  # noqa: PLC0415 # only where the proxy is used
 
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 # closed by `_stop`
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 # kept open by the proxy
         proxy = LLMProxy(
             cast("Any", self.mode or "replay"),
             defaults={"pace": "instant"},
             folder=self._config.rootpath,
-            record_command="pytest --llm-proxy=record",
+            record_command=_RECORD_COMMAND,
             log=self._log,
             patch_environment=False,
         )
@@ -271,14 +274,16 @@ class _ProxyPlugin:
             self._proxy = proxy.start()
         except LlmProxyError as error:
             raise pytest.UsageError(f"llm-proxy: {error}") from None
-        self._config.add_cleanup(self._stop)
+        self._config.add_cleanup(self.stop_proxy)
         return proxy
 
-    def _stop(self) -> None:
+    def stop_proxy(self) -> None:
+        """Stop the proxy, if it is running; the workers of xdist start their own."""
+        if self._proxy is None:
+            return
         from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
 
         proxy, self._proxy = self._proxy, None
-        assert proxy is not None  # noqa: S101 # it was started
         try:
             if self._session is not None:  # the run was interrupted
                 proxy.end_session(self._session.name, keep_recordings=False)
@@ -458,7 +463,10 @@ class _ProxyPlugin:
             pytest.fail(_failure_text(failures), pytrace=False)
 
     def _new_failures(self, report: SessionReport) -> list[str]:
-        failures = [*(miss.text for miss in report.misses), *report.scenario_failures]
+        """The misses and mismatches of the running test that have not failed it yet."""
+        advice = f"to record the request, run {_RECORD_COMMAND}"
+        misses = (f"{miss.text}\n{advice}" for miss in report.misses)
+        failures = [*misses, *report.scenario_failures]
         new_failures = failures[self._shown_failures :]
         self._shown_failures = len(failures)
         return new_failures

@@ -21,6 +21,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
@@ -44,6 +45,8 @@ _ABORT_TIMEOUT_S: Final = 2.0
 """Seconds that aborted responses get to end."""
 _FILING_TIMEOUT_S: Final = 30.0
 """Seconds that recordings get to be filed at the end of their session."""
+_JOURNAL_TIMEOUT_S: Final = 5.0
+"""Seconds that the calls of a session wait for a response that a client has already."""
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 _SESSIONS_PATH: Final = "/_proxy/sessions/"
 
@@ -68,10 +71,8 @@ class EmbeddedProxy:
             match method, path.startswith(_SESSIONS_PATH), page:
                 case "PUT", True, "":
                     return await self._start_session(name, body)
-                case "GET", True, "":
-                    return self._with_session(name, lambda session: self._report(session, 0))
-                case "GET", True, "calls":
-                    return self._with_session(name, lambda session: {"calls": [*session.calls]})
+                case "GET", True, "" | "calls":
+                    return await self._session_page(name, page)
                 case "DELETE", True, "":
                     return await self._end_session(name, body)
                 case "GET", False, _ if path == "/_proxy/late":
@@ -82,11 +83,15 @@ class EmbeddedProxy:
         except (LlmProxyError, msgspec.DecodeError) as error:
             return 400, {"error": str(error)}
 
-    def _with_session(
-        self, name: str, make_document: Callable[[RunningSession], Any]
-    ) -> tuple[int, Any]:
+    async def _session_page(self, name: str, page: str) -> tuple[int, Any]:
         session = self.proxy.sessions.running(name)
-        return (404, _not_running(name)) if session is None else (200, make_document(session))
+        if session is None:
+            return 404, _not_running(name)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
+                while self.proxy.server.has_unjournaled_response:  # noqa: ASYNC110 # some µs
+                    await asyncio.sleep(0)
+        return 200, {"calls": [*session.calls]} if page else self._report(session, 0)
 
     def _report(self, session: RunningSession, aborted_count: int) -> SessionReport:
         return session_report(session, self.proxy.journal, aborted_count)

@@ -1,0 +1,451 @@
+"""The pytest plugin: each test is a session, and nothing is swallowed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from case_tables import each_row
+from plugin_project import APP, PluginProject, PytestRun, numbering_provider
+
+SESSION_FOLDER: Final = re.compile(r"@[A-Za-z0-9][A-Za-z0-9._-]{0,79}-[0-9a-f]{8}")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> PluginProject:
+    project = PluginProject(tmp_path)
+    project.write(app=APP)
+    project.write_ini()
+    return project
+
+
+def record(project: PluginProject, *arguments: str) -> PytestRun:
+    """Record the project's tests from a provider that numbers its responses."""
+    with numbering_provider() as variables:
+        return project.run("--llm-proxy=record", *arguments, variables=variables)
+
+
+KINDS_OF_TESTS: Final = """
+    import asyncio
+    import unittest
+    import freezegun
+    import pytest
+    import time_machine
+    from app import KEY, ask
+
+    @pytest.fixture(scope="module")
+    def shared():
+        return ask("for all tests of the module")
+
+    def test_function(llm_proxy):
+        assert ask("function")
+        assert [call.conversation.last_user_text for call in llm_proxy.calls] == ["function"]
+
+    def test_dummy_key():
+        assert KEY
+        assert ask("key")
+
+    class TestClass:
+        @pytest.mark.parametrize("text", ["a/b", "x" * 300, "ü"])
+        def test_parameter(self, text, llm_proxy, shared):
+            assert ask(text)
+            assert [call.json["messages"][0]["content"] for call in llm_proxy.calls] == [text]
+
+    class TestCase(unittest.TestCase):
+        def test_unittest(self):
+            self.assertTrue(ask("unittest"))
+
+    async def test_coroutine(llm_proxy):
+        assert await asyncio.to_thread(ask, "coroutine")
+        llm_proxy.assert_called_with(user="coroutine", model="gpt-4o")
+
+    @freezegun.freeze_time("2001-01-01")
+    @pytest.mark.llm_proxy(pace="ttft=20ms,gap=5ms")
+    def test_freezegun():
+        assert ask("frozen")
+
+    @time_machine.travel("2001-01-01", tick=False)
+    @pytest.mark.llm_proxy(pace="ttft=20ms,gap=5ms")
+    def test_time_machine():
+        assert ask("travelled")
+
+    @pytest.mark.llm_proxy(mode="auto", faults="latency,by=1ms")
+    def test_marker(llm_proxy):
+        assert ask("marker")
+        assert [fault.fault for fault in llm_proxy.faults] == ["latency"]
+"""
+
+
+def test_tests_of_all_kinds_are_recorded_once_and_replayed_in_any_order(
+    project: PluginProject,
+) -> None:
+    project.write(test_kinds=KINDS_OF_TESTS)
+
+    recording = record(project, "-p", "no:randomly")
+    replays = [project.run("--llm-proxy=replay", "-p", "randomly", "-p", "randomly")]
+    replays += [project.run("--llm-proxy=replay", "-n", "2")]
+
+    for run in (recording, *replays):
+        assert set(run.outcomes.values()) == {"PASSED"}, run.output
+    assert recording.summary == (
+        "llm-proxy: played 0 from 0 cassettes, recorded 11, missed 0, 0 cassettes unused"
+    )
+    for replay in replays:
+        assert replay.summary == (
+            "llm-proxy: played 11 from 11 cassettes, recorded 0, missed 0, 0 cassettes unused"
+        )
+    folders = project.cassettes()
+    assert len(set(folders)) == 11  # with that of the module's fixture
+    assert all(map(SESSION_FOLDER.fullmatch, folders)), folders
+
+
+def test_tests_with_equal_names_in_two_files_have_sessions_of_their_own(
+    project: PluginProject,
+) -> None:
+    test = """
+        from app import ask
+
+        def test_same():
+            assert ask("the same question") == "answer {}"
+    """
+    project.write(test_a=test.format(1), test_b=test.format(2))
+
+    recording = record(project, "-p", "no:randomly")
+    replay = project.run("--llm-proxy=replay", "test_b.py", "test_a.py")
+
+    assert recording.exit_code == replay.exit_code == 0, replay.output
+    assert [folder.rpartition("-")[0] for folder in project.cassettes()] == [
+        "@test_a.py-test_same",
+        "@test_b.py-test_same",
+    ]
+
+
+FAILING_TESTS: Final = """
+    import threading
+    import pytest
+    from app import ask
+
+    @pytest.fixture
+    def broken():
+        ask("in a fixture")
+
+    def test_miss():
+        ask("not recorded")
+
+    def test_swallowed_miss():
+        try:
+            ask("not recorded")
+        except Exception:
+            pass
+
+    def test_skipped_after_a_miss():
+        try:
+            ask("not recorded")
+        except Exception:
+            pytest.skip("no provider")
+
+    def test_miss_in_setup(broken):
+        pass
+
+    @pytest.mark.llm_proxy
+    def test_never_reached():
+        pass
+
+    def test_without_requests():
+        pass
+
+    @pytest.mark.llm_proxy(scenario="unknown")
+    def test_unknown_scenario():
+        ask("Hello")
+
+    @pytest.mark.llm_proxy(modes="replay")
+    def test_wrong_argument():
+        ask("Hello")
+"""
+
+
+def test_misses_and_tests_that_bypass_the_proxy_fail_with_an_explanation(
+    project: PluginProject,
+) -> None:
+    project.write(test_failing=FAILING_TESTS)
+    project.write_ini("llm_proxy = replay")
+
+    run = project.run()
+
+    assert run.outcomes == {
+        "test_miss": "FAILED",
+        "test_swallowed_miss": "FAILED",
+        "test_skipped_after_a_miss": "FAILED",
+        "test_miss_in_setup": "ERROR",
+        "test_never_reached": "FAILED",
+        "test_without_requests": "PASSED",
+        "test_unknown_scenario": "ERROR",
+        "test_wrong_argument": "ERROR",
+    }, run.output
+    for text in (
+        "no cassette matches POST /v1/chat/completions (gpt-4o)",
+        "to record the request, run pytest --llm-proxy=auto",
+        "no request reached llm-proxy at http://127.0.0.1:",
+        "scenario unknown is not loaded",
+        "marker llm_proxy: unknown argument modes; known: mode, scenario,",
+    ):
+        assert text in run.output
+    assert run.summary.startswith("llm-proxy: played 0 from 0 cassettes, recorded 0, missed 4")
+
+
+LATE_TESTS: Final = """
+    import threading
+    import pytest
+    from app import ask
+
+    begin, done, seen = threading.Event(), threading.Event(), []
+
+    def ask_late():
+        begin.wait(20)
+        try:
+            ask("first")
+        except Exception as error:
+            seen.append(error.code)
+        done.set()
+
+    def test_first():
+        ask("first")
+        threading.Thread(target=ask_late).start()
+
+    def test_second():
+        ask("second")
+        begin.set()
+        assert done.wait(20)
+        assert seen in ([], [424])
+
+    def test_third():
+        ask("third")
+"""
+
+
+def test_a_late_request_fails_the_run_and_not_the_next_test(project: PluginProject) -> None:
+    project.write(test_late=LATE_TESTS)
+    record(project, "-p", "no:randomly")
+    for path in (project.folder / "cassettes").glob("@*-test_second-*/*/*/*.jsonl"):
+        if '"first"' in path.read_text():  # while recording, it cannot be told apart
+            path.unlink()
+
+    run = project.run("--llm-proxy=replay", "-p", "no:randomly")
+    parallel_run = project.run("--llm-proxy=replay", "-p", "no:randomly", "-n", "1")
+
+    for each in (run, parallel_run):
+        assert set(each.outcomes.values()) == {"PASSED"}, each.output
+        assert each.exit_code == pytest.ExitCode.TESTS_FAILED
+        assert "late: POST /v1/chat/completions arrived after the end of " in each.output
+
+
+def test_a_request_between_two_tests_is_refused(project: PluginProject) -> None:
+    project.write(
+        conftest="""
+            def pytest_runtest_logfinish(nodeid):
+                from app import ask
+                try:
+                    ask("between")
+                except Exception as error:
+                    print(error.code)
+        """,
+        test_one="def test_one(): pass",
+    )
+
+    run = project.run("--llm-proxy=simulate", "-s")
+
+    assert run.outcomes == {"test_one": "PASSED"}
+    assert run.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "424" in run.output
+    assert "late: POST /v1/chat/completions arrived after the end of" in run.output
+
+
+def test_recordings_of_a_failed_test_replace_older_ones_only_if_that_is_requested(
+    project: PluginProject,
+) -> None:
+    test = """
+        from app import ask
+
+        def test_it():
+            text = ask("question")
+            print("got", text)
+            assert text {}
+    """
+    project.write(test_it=test.format("== 'answer 1'"))
+    record(project)
+    project.write(test_it=test.format("== 'something else'"))
+    with numbering_provider() as variables:
+        failing = project.run(
+            "--llm-proxy=record", variables=variables
+        )  # answer 1 of this provider
+        again = project.run("--llm-proxy=record", variables=variables)  # answer 2
+        kept = project.run("--llm-proxy=replay")
+        project.run(
+            "--llm-proxy=record", "--llm-proxy-keep-failed", variables=variables
+        )  # answer 3
+        replaced = project.run("--llm-proxy=replay")
+
+    assert failing.outcomes == again.outcomes == {"test_it": "FAILED"}
+    assert "got answer 1" in kept.output
+    assert "got answer 3" in replaced.output
+    assert len(project.cassettes()) == 1
+
+
+def test_the_plugin_leaves_no_trace_where_no_test_uses_it(project: PluginProject) -> None:
+    project.write(
+        test_trace="""
+            import os, sys
+
+            def test_trace(pytestconfig):
+                ours = [name for name in sys.modules if name.partition(".")[0] == "llm_proxy"]
+                assert sorted(ours) == ["llm_proxy", "llm_proxy.pytest_plugin", "llm_proxy.version"]
+                assert not [name for name in os.environ if name.startswith(("LLM_", "OPENAI"))]
+        """
+    )
+
+    plain_run = project.run()
+    run_with_off = project.run("--llm-proxy=off")
+
+    for run in (plain_run, run_with_off):
+        assert run.outcomes == {"test_trace": "PASSED"}, run.output
+        assert not run.summary
+
+
+def test_with_the_fixture_or_the_marker_the_proxy_starts_at_its_first_use(
+    project: PluginProject,
+) -> None:
+    project.write(
+        test_lazy="""
+            import os
+            import pytest
+
+            def test_plain():
+                assert "OPENAI_BASE_URL" not in os.environ
+
+            @pytest.mark.llm_proxy(mode="simulate")
+            def test_marker():
+                from app import ask
+                assert ask("Hello")
+
+            def test_dynamic_fixture(request):
+                assert "OPENAI_BASE_URL" not in os.environ
+                session = request.getfixturevalue("llm_proxy")
+                assert session.base_url("openai").endswith(f"/@{session.name}/v1")
+                assert os.environ["OPENAI_BASE_URL"]
+
+            def test_plain_again():
+                assert "OPENAI_BASE_URL" not in os.environ
+        """
+    )
+
+    run = project.run("-p", "no:randomly")
+    run_with_off = project.run("-p", "no:randomly", "--llm-proxy=off", "-k", "dynamic")
+
+    assert set(run.outcomes.values()) == {"PASSED"}, run.output
+    assert "the test needs llm-proxy, and --llm-proxy=off is set" in run_with_off.output
+
+
+MODES: Final = {
+    "a run in replay connects to no provider": ("replay", "record", "missed 1"),
+    "a run in record records tests in auto": ("record", "auto", "recorded 1"),
+    "a test in replay is not recorded": ("record", "replay", "missed 1"),
+    "a test in simulate needs no recording": ("replay", "simulate", "simulated 1"),
+}
+
+
+@each_row("run_mode, marker_mode, expected", MODES.values(), ids=MODES)
+def test_the_mode_of_the_run_limits_that_of_a_test(
+    project: PluginProject, run_mode: str, marker_mode: str, expected: str
+) -> None:
+    project.write(
+        test_mode=f"""
+            import pytest
+            from app import ask
+
+            @pytest.mark.llm_proxy(mode={marker_mode!r})
+            def test_mode():
+                ask("Hello")
+        """
+    )
+    shutil.rmtree(project.folder / "cassettes", ignore_errors=True)
+    with numbering_provider() as variables:
+        run = project.run(variables=variables | {"LLM_PROXY_MODE": run_mode})
+
+    assert expected in run.summary, run.output
+
+
+START_ERRORS: Final = {
+    "an unknown mode": ((), {"LLM_PROXY_MODE": "repaly"}, "unknown mode 'repaly'"),
+    "pytest under the wrapper": (
+        ("--llm-proxy=replay",),
+        {"LLM_PROXY_URL": "http://127.0.0.1:4777"},
+        "run pytest --llm-proxy=record instead of llm-proxy record -- pytest",
+    ),
+    "an invalid setting": (
+        ("--llm-proxy=replay",),
+        {"LLM_PROXY_PACE": "fast"},
+        "llm-proxy: LLM_PROXY_PACE: ",
+    ),
+    "a folder that is a file": (
+        ("--llm-proxy=record",),
+        {"LLM_PROXY_CASSETTES": "app.py"},
+        "cannot write to --cassettes app.py",
+    ),
+}
+
+
+@each_row("arguments, variables, message", START_ERRORS.values(), ids=START_ERRORS)
+def test_a_proxy_that_cannot_start_is_a_usage_error(
+    project: PluginProject, arguments: tuple[str, ...], variables: dict[str, str], message: str
+) -> None:
+    project.write(test_one="def test_one(): pass")
+
+    run = project.run(*arguments, variables=variables)
+
+    assert run.exit_code == pytest.ExitCode.USAGE_ERROR, run.output
+    assert message in run.output
+    assert "Traceback" not in run.output
+
+
+def test_the_proxy_works_beside_plugins_that_block_or_record_the_network(
+    project: PluginProject,
+) -> None:
+    project.write(
+        test_blocked="""
+            import pytest
+            from app import ask
+
+            @pytest.mark.llm_proxy
+            def test_one(llm_proxy):
+                try:
+                    ask("Hello")
+                except Exception as error:
+                    print(error)
+        """
+    )
+    project.write_ini("llm_proxy = simulate")
+    blocked = [project.run("-p", "socket", "--disable-socket")]
+    blocked += [project.run("--block-network")]
+    allowed = [project.run("--disable-socket", "--allow-hosts=127.0.0.1")]
+    allowed += [project.run("--block-network", "--allowed-hosts=127.0.0.1")]
+
+    assert [run.outcomes for run in blocked] == [{"test_one": "FAILED"}] * 2, blocked
+    assert "add --allow-hosts=127.0.0.1" in blocked[0].output
+    assert "add --allowed-hosts=127.0.0.1" in blocked[1].output
+    assert [run.outcomes for run in allowed] == [{"test_one": "PASSED"}] * 2, allowed
+
+
+def test_two_workers_record_the_same_request_of_a_module(project: PluginProject) -> None:
+    project.write(
+        conftest="from app import ask\nGREETING = ask('at import')",
+        test_two="def test_one(): pass\ndef test_two(): pass",
+    )
+
+    recording = record(project, "-n", "2")
+    replay = project.run("--llm-proxy=replay", "-n", "2")
+
+    assert recording.exit_code == replay.exit_code == 0, recording.output + replay.output
