@@ -7,9 +7,7 @@ variable.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import tempfile
 import threading
 from collections import Counter
@@ -37,8 +35,6 @@ _MARKER_HELP: Final = (
 _MARKER_ARGUMENTS: Final = (
     "mode", "scenario", "scenarios", "faults", "pace", "match", "normalise",
 )  # fmt: skip
-_MAX_READABLE_CHARS: Final = 80
-"""Maximum length of the readable part of a session's name."""
 _MAX_LOG_BYTES: Final = 64 * 1024
 """Bytes of the log that a failed test shows, the last ones."""
 _MAX_LISTED: Final = 20
@@ -413,12 +409,15 @@ class _ProxyPlugin:
         session = self._session
         if session is None or fixturedef.scope == "function":
             return (yield)
-        from llm_proxy.session_documents import SessionStart  # noqa: PLC0415 # as above
+        from llm_proxy.session_documents import (  # noqa: PLC0415 # as above
+            SessionStart,
+            readable_session_name,
+        )
 
         proxy = self.start_proxy()
         index = getattr(request, "param_index", 0)
         suffix = f"[{index}]" if hasattr(request, "param") else ""
-        name = _readable_name(f"{fixturedef.baseid}::{fixturedef.argname}{suffix}")
+        name = readable_session_name(f"{fixturedef.baseid}::{fixturedef.argname}{suffix}")
         is_running = name in self._fixture_sessions
         if not is_running:
             self._fixture_sessions.append(name)
@@ -485,17 +484,13 @@ class _ProxyPlugin:
 
 def session_name(item: pytest.Item) -> str:
     """The name of a test's session: readable, and different for different node ids."""
+    from llm_proxy.session_documents import readable_session_name  # noqa: PLC0415 # as above
+
     node_id = item.nodeid
     for mark in item.iter_markers("xdist_group"):  # with --dist loadgroup, xdist appends it
         group = mark.kwargs.get("name", mark.args[0] if mark.args else "default")
         node_id = node_id.removesuffix(f"@{group}")
-    return _readable_name(node_id)
-
-
-def _readable_name(node_id: str) -> str:
-    digest = hashlib.sha256(node_id.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-    readable = re.sub("[^A-Za-z0-9._]+", "-", node_id)[-_MAX_READABLE_CHARS:].strip("-._")
-    return f"{readable}-{digest}" if readable else f"test-{digest}"
+    return readable_session_name(node_id)
 
 
 def _blocked_network_hint(item: pytest.Item) -> str:

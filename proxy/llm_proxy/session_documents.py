@@ -5,6 +5,8 @@ These documents never cross the network: they hold whole requests and responses.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Final
 
 import msgspec
@@ -15,6 +17,17 @@ from llm_proxy.miss_report import MissReport
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of a captured response body; the rest is left out."""
+_MAX_READABLE_CHARS: Final = 80
+
+
+def readable_session_name(text: str) -> str:
+    """A valid session name for any text, such as a test's id, different for different texts.
+
+    It is the end of the text, at most 80 characters, and a hash of the whole text.
+    """
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    readable = re.sub("[^A-Za-z0-9._]+", "-", text)[-_MAX_READABLE_CHARS:].strip("-._")
+    return f"{readable}-{digest}" if readable else f"session-{digest}"
 
 
 class ServerStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ import msgspec
 
 from llm_proxy.cli.options import SERVER_OPTIONS
 from llm_proxy.cli.serve import parse_server_options
-from llm_proxy.errors import LlmProxyError
+from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 from llm_proxy.session_documents import ReadyDocument, ServerStart
 from llm_proxy.shell.running.embedded import EmbeddedProxy, ParentPipes, run_embedded
 from llm_proxy.shell.running.serving import configure_logging
@@ -50,6 +50,10 @@ async def run_server(
         mode_name, settings = parse_server_options(mode, arguments, start.defaults, respond)
         return mode_name, replace(settings, record_command=start.record_command)
 
+    known_names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}
+    for name, _ in start.options:
+        if name not in known_names:
+            raise UsageError(f"unknown option {name!r}; {name_hint(name, sorted(known_names))}")
     mode, settings = parse(start.mode, ())
     return await run_embedded(mode, settings, parse, serve)
 

@@ -19,12 +19,14 @@ from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.miss_report import MissReport
 from llm_proxy.python_api.calls import Call, Expected, assert_called_with
 from llm_proxy.python_api.connection import ChildProcess, Connection, Response, ServerThread
+from llm_proxy.routing import is_valid_name
 from llm_proxy.session_documents import (
     CallDocument,
     ReadyDocument,
     ServerStart,
     SessionReport,
     SessionStart,
+    readable_session_name,
 )
 from llm_proxy.turns import Turn
 
@@ -271,12 +273,16 @@ class LLMProxy(ProxySession):
     ) -> Iterator[ProxySession]:  # fmt: skip
         """Run a session; until its end, requests that name no session belong to it.
 
-        Raises `LlmProxyError` if it cannot start.
+        A name that is not valid gets a readable form with a hash.  Raises `LlmProxyError` if the
+        session cannot start.
         """
+        if not is_valid_name(name):
+            name = readable_session_name(name)
         start = SessionStart(mode=mode or "", scenario=scenario, pace=pace, faults=tuple(faults))
+        session = self.start_session(name, start)
         has_failed = True
         try:
-            yield self.start_session(name, start)
+            yield session
             has_failed = False
         finally:
             self.end_session(name, keep_recordings=not has_failed)

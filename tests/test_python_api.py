@@ -1,0 +1,281 @@
+"""`LLMProxy`: a proxy for a script, a notebook or a test suite."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, Final
+
+import httpx
+import openai
+import pytest
+
+from case_tables import each_row
+from cli_process import environment
+from llm_proxy import LLMProxy
+from llm_proxy.errors import LlmProxyError, UsageError
+from plugin_project import numbering_provider
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each proxy in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A provider that numbers its responses, in the environment."""
+    with numbering_provider() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield variables
+
+
+def ask(question: str, **options: Any) -> str:
+    """The response to a question, from whatever the environment points to."""
+    with openai.OpenAI(max_retries=0) as client:
+        completion = client.chat.completions.create(
+            model="gpt-4o", messages=[{"role": "user", "content": question}], **options
+        )
+    return completion.choices[0].message.content or ""
+
+
+def test_what_a_context_has_recorded_is_replayed_by_the_next_one(provider: dict[str, str]) -> None:
+    with LLMProxy("record"):
+        recorded = [ask("one"), ask("one"), ask("two")]
+    with LLMProxy() as proxy:
+        replayed = [ask("one"), ask("one"), ask("two")]
+        proxy.assert_all_played()
+
+    assert recorded == replayed == ["answer 1", "answer 2", "answer 3"]
+    assert os.environ["OPENAI_BASE_URL"] == provider["OPENAI_BASE_URL"]
+
+
+async def test_a_context_may_be_asynchronous() -> None:
+    async with LLMProxy("simulate", pace="instant") as proxy:
+        async with openai.AsyncOpenAI() as client:
+            await client.chat.completions.create(
+                model="gpt-4o", messages=[{"role": "user", "content": "Hello"}]
+            )
+
+        assert proxy.calls[0].model == "gpt-4o"
+
+
+def test_calls_hold_the_decoded_request_and_response() -> None:
+    with LLMProxy("simulate", options={"mock": "{reply: Hello}"}) as proxy:
+        text = ask("Hi", temperature=0.5)
+        (call,) = proxy.calls
+
+        assert text == call.turns[0].text == "Hello"
+        assert call.conversation is not None
+        assert call.conversation.last_user_text == "Hi"
+        assert isinstance(call.json, dict)
+        assert call.json["temperature"] == 0.5
+        assert (call.method, call.path) == ("POST", "/v1/chat/completions")
+        assert (call.provider, call.dialect, call.status) == ("openai", "openai-chat", 200)
+        assert b'"Hello"' in call.response_body
+        assert "authorization" not in dict(call.document.headers)
+
+
+EXPECTATIONS: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "equal values": ({"user": "Hi", "model": "gpt-4o", "text": "Hello"}, ""),
+    "a pattern": ({"user": re.compile("^H")}, ""),
+    "a function": ({"temperature": lambda value: value < 1}, ""),
+    "another value": ({"user": "Bye", "model": "gpt-4o"}, "user is 'Hi'"),
+    "a pattern that is not found": ({"text": re.compile("Bye")}, "no call has text=/Bye/"),
+    "an unknown name": ({"usr": "Hi"}, "unknown values usr; known: provider, dialect, model"),
+}
+
+
+def test_an_expected_call_is_found_or_all_calls_are_shown() -> None:
+    with LLMProxy("simulate", options={"mock": "{reply: Hello}"}) as proxy:
+        ask("Hi", temperature=0.5)
+        call = proxy.calls[0]
+
+        @each_row("expected, message", EXPECTATIONS.values(), ids=EXPECTATIONS)
+        def check(expected: dict[str, Any], message: str) -> None:
+            if not message:
+                assert proxy.assert_called_with(**expected) == call
+                return
+            with pytest.raises((AssertionError, TypeError), match=re.escape(message)):
+                proxy.assert_called_with(**expected)
+
+        check()
+
+
+def test_each_session_has_its_own_takes_calls_and_faults(provider: dict[str, str]) -> None:
+    with LLMProxy("record") as proxy:
+        for name in ("first", "second"):
+            with proxy.session(name):
+                ask("question")
+    with LLMProxy("replay") as proxy:
+        with proxy.session("second", faults=["rate-limit,first=1"]) as session:
+            with pytest.raises(openai.RateLimitError):
+                ask("question")
+            assert ask("question") == "answer 2"
+            assert [fault.fault for fault in session.faults] == ["rate-limit"]
+        with proxy.session("first") as session:
+            assert ask("question") == "answer 1"
+            assert len(session.calls) == 1
+            assert httpx.get(f"{session.url}/v1/models", timeout=20).status_code == 424
+            assert len(session.misses) == 1
+
+
+def test_a_session_changes_while_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "scenarios").mkdir()
+    turn = "{turn: 1, response: {kind: text, assistant_text: Scripted.}}"
+    (tmp_path / "scenarios" / "hello.yaml").write_text(f"id: hello\nturns: [{turn}]\n")
+
+    with LLMProxy("replay") as proxy:
+        proxy.scenario("hello")
+        assert ask("anything") == "Scripted."
+        proxy.inject_faults("overloaded,first=1")
+        with pytest.raises(openai.InternalServerError):
+            ask("anything")
+        proxy.inject_faults()
+        assert ask("anything") == "Scripted."
+        proxy.reset()
+        for change in (
+            lambda: proxy.scenario("hallo"),
+            lambda: proxy.inject_faults("rset"),
+            lambda: proxy.set_pace("fast"),
+            lambda: proxy.base_url("opnai"),
+        ):
+            with pytest.raises(LlmProxyError):
+                change()
+
+
+def test_a_function_of_this_process_replies_in_a_thread() -> None:
+    def reply(context: Any) -> str:
+        return f"{context.conversation.last_user_text} from {os.getpid()}"
+
+    with LLMProxy("simulate", respond=reply, in_process=True):
+        assert ask("Hello") == f"Hello from {os.getpid()}"
+    with pytest.raises(UsageError, match="in_process=True"):
+        LLMProxy("simulate", respond=reply)
+
+
+def test_strict_contexts_fail_after_a_miss_that_was_caught() -> None:
+    def run(*errors: Exception) -> None:
+        with LLMProxy("replay", strict=True):
+            with pytest.raises(openai.APIStatusError):
+                ask("unknown")
+            for error in errors:
+                raise error
+
+    with pytest.raises(AssertionError, match="no cassette matches POST /v1/chat/completions"):
+        run()
+    with pytest.raises(ZeroDivisionError):  # the exception of the context prevails
+        run(ZeroDivisionError())
+
+
+def test_a_context_that_raises_keeps_the_older_recordings(provider: dict[str, str]) -> None:
+    def record(*errors: Exception) -> None:
+        with LLMProxy("record"):
+            ask("question")
+            for error in errors:
+                raise error
+
+    record()
+    with pytest.raises(ZeroDivisionError):
+        record(ZeroDivisionError())
+    with LLMProxy("replay"):
+        assert ask("question") == "answer 1"
+
+
+START_ERRORS: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "an invalid pace": ({"pace": "fast"}, "--pace: "),
+    "an unknown mode": ({"mode": "repaly"}, "unknown mode 'repaly'; did you mean 'replay'?"),
+    "an unknown option": (
+        {"options": {"no-such": "x"}},
+        "llm-proxy replay has no option --no-such",
+    ),
+}
+
+
+@each_row("arguments, message", START_ERRORS.values(), ids=START_ERRORS)
+def test_a_proxy_that_cannot_start_raises_a_usage_error(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        LLMProxy(**arguments).start()
+
+
+def test_the_child_process_ends_with_its_parent(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        from llm_proxy import LLMProxy
+        proxy = LLMProxy("simulate").start()
+        print(proxy.url, flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", dedent(program)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == -signal.SIGKILL  # its output ends when the child has ended too
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{ended.stdout.strip()}/_proxy/health", timeout=20)
+
+
+def test_the_end_of_the_child_process_is_an_error_that_quotes_its_log(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+b") as log:
+        proxy = LLMProxy("simulate", log=log).start()
+        connection: Any = proxy._connection
+        connection._process.kill()
+        connection._process.wait(20)
+        with pytest.raises(LlmProxyError, match="has ended unexpectedly; its log ends with"):
+            proxy.reset()
+        with pytest.raises(LlmProxyError, match="has ended unexpectedly"):
+            proxy.stop()
+
+
+def test_importing_the_package_loads_no_other_module(tmp_path: Path) -> None:
+    program = "import sys, llm_proxy; print([name for name in sys.modules if 'llm_proxy' in name])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert loaded.stdout.strip() == "['llm_proxy.version', 'llm_proxy']"
+
+
+def examples() -> list[str]:
+    """The Python blocks of the reference page."""
+    return re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+async def test_the_examples_of_the_reference_run(tmp_path: Path, provider: dict[str, str]) -> None:
+    for number, text in enumerate(examples(), 1):
+        program = tmp_path / f"example_{number}.py"
+        program.write_text(f"{text}\nif 'unittest' in globals():\n    unittest.main()\n")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            program.name,
+            cwd=tmp_path,
+            env=environment(tmp_path, **provider),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            _, errors = await process.communicate()
+        assert process.returncode == 0, f"{text}\n{errors.decode()}"
