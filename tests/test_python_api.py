@@ -135,7 +135,9 @@ def test_each_session_has_its_own_takes_calls_and_faults(provider: dict[str, str
 def test_a_session_changes_while_it_runs(tmp_path: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     turn = "{turn: 1, response: {kind: text, assistant_text: Scripted.}}"
-    (tmp_path / "scenarios" / "hello.yaml").write_text(f"id: hello\nturns: [{turn}]\n")
+    (tmp_path / "scenarios" / "hello.yaml").write_text(
+        f"id: hello\ndescription: A greeting.\nturns: [{turn}]\n"
+    )
 
     with LLMProxy("replay") as proxy:
         proxy.scenario("hello")
@@ -197,10 +199,7 @@ def test_a_context_that_raises_keeps_the_older_recordings(provider: dict[str, st
 START_ERRORS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "an invalid pace": ({"pace": "fast"}, "--pace: "),
     "an unknown mode": ({"mode": "repaly"}, "unknown mode 'repaly'; did you mean 'replay'?"),
-    "an unknown option": (
-        {"options": {"no-such": "x"}},
-        "llm-proxy replay has no option --no-such",
-    ),
+    "an unknown option": ({"options": {"pase": ""}}, "unknown option 'pase'; did you mean 'pace'?"),
 }
 
 
@@ -237,6 +236,7 @@ def test_the_child_process_ends_with_its_parent(tmp_path: Path) -> None:
 def test_the_end_of_the_child_process_is_an_error_that_quotes_its_log(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+b") as log:
         proxy = LLMProxy("simulate", log=log).start()
+        ask("Hello")
         connection: Any = proxy._connection
         connection._process.kill()
         connection._process.wait(20)
@@ -244,6 +244,17 @@ def test_the_end_of_the_child_process_is_an_error_that_quotes_its_log(tmp_path: 
             proxy.reset()
         with pytest.raises(LlmProxyError, match="has ended unexpectedly"):
             proxy.stop()
+
+
+def test_an_interrupted_request_does_not_mix_up_later_ones() -> None:
+    with LLMProxy("simulate") as proxy:
+        connection: Any = proxy._connection
+        connection._write_line(
+            {"id": 0, "method": "GET", "path": "/_proxy/health", "body": {}}
+        )  # its response is never read
+
+        assert proxy.report.requests == 0
+        assert proxy.late_requests == ()
 
 
 def test_importing_the_package_loads_no_other_module(tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ class _ProxyPlugin:
             self._has_failed = True
             if self._proxy is not None and (text := self._read_log()):
                 report.sections.append(("llm-proxy log", text))
-        return report  # type: ignore[return-value]
+        return report  # type: ignore[return-value] # as pluggy returns it
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

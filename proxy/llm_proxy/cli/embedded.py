@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -25,6 +26,9 @@ from llm_proxy.shell.running.serving import configure_logging
 from llm_proxy.shell.running.settings import ModeName, Settings
 
 log: Final = logging.getLogger("llm_proxy")
+
+_SCENARIOS: Final = Path("scenarios")
+"""The default folder of scenarios, if it exists: the session of a test names one of them."""
 
 OptionPairs = Sequence[tuple[str, str]]
 """Command-line options with their values; an option that takes several comes several times."""
@@ -47,7 +51,10 @@ async def run_server(
         }
         pairs = [pair for pair in start.options if pair[0] in own_names] + [*options]
         arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in pairs]
-        mode_name, settings = parse_server_options(mode, arguments, start.defaults, respond)
+        defaults = dict(start.defaults)
+        if mode == "simulate" and _SCENARIOS.is_dir():
+            defaults.setdefault("scenarios", str(_SCENARIOS))
+        mode_name, settings = parse_server_options(mode, arguments, defaults, respond)
         return mode_name, replace(settings, record_command=start.record_command)
 
     known_names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}

@@ -7,6 +7,7 @@ record HTTP in this process, or freeze the clock.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import select
 import subprocess
@@ -37,6 +38,8 @@ _READ_BYTES: Final = 1024 * 1024
 class Response(msgspec.Struct, frozen=True):
     """A response of the proxy: its status, and its document as JSON."""
 
+    id: int
+    """The id of the request."""
     status: int
     document: msgspec.Raw
 
@@ -62,6 +65,7 @@ class ChildProcess:
         self._folder = folder
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._request_ids = itertools.count(1)
         self._buffer = bytearray()
 
     def start(self, start: ServerStart) -> ReadyDocument:
@@ -85,8 +89,14 @@ class ChildProcess:
 
     def request(self, method: str, path: str, body: Any) -> Response:
         """Send a request to the process."""
-        self._write_line({"method": method, "path": path, "body": body})
-        return msgspec.json.decode(self._read_line(_REQUEST_TIMEOUT_S), type=Response)
+        request_id = next(self._request_ids)
+        self._write_line({"id": request_id, "method": method, "path": path, "body": body})
+        while True:
+            line = self._read_line(_REQUEST_TIMEOUT_S)
+            response = msgspec.json.decode(line, type=Response)
+            if response.id == request_id:
+                return response
+            # An exception, such as that of Ctrl-C, has interrupted an earlier request.
 
     def stop(self) -> None:
         """Close the pipe, and wait until the process has ended."""
@@ -193,7 +203,7 @@ class ServerThread:
         status, document = asyncio.run_coroutine_threadsafe(response, self._loop).result(
             _REQUEST_TIMEOUT_S
         )
-        return Response(status, msgspec.Raw(msgspec.json.encode(document)))
+        return Response(0, status, msgspec.Raw(msgspec.json.encode(document)))
 
     def stop(self) -> None:
         """Stop the proxy, and wait until its thread has ended."""

@@ -2,8 +2,8 @@
 
 The requests of that process do not use the network, because tests may block it:
 
-    parent ──▶ stdin    {"method": "PUT", "path": "/_proxy/sessions/NAME", "body": {…}}
-    parent ◀── stdout   {"status": 200, "document": {…}}
+    parent ──▶ stdin    {"id": 1, "method": "PUT", "path": "/_proxy/sessions/NAME", "body": {…}}
+    parent ◀── stdout   {"id": 1, "status": 200, "document": {…}}
 
 The pages are those of `shell.server.control`, and in addition:
 
@@ -229,6 +229,7 @@ class ParentPipes:
                 request = msgspec.json.decode(line)
                 body = msgspec.json.encode(request["body"])
                 status, document = await embedded.respond(request["method"], request["path"], body)
-                await asyncio.to_thread(self.write, {"status": status, "document": document})
+                response = {"id": request["id"], "status": status, "document": document}
+                await asyncio.to_thread(self.write, response)
         finally:
             transport.close()
