@@ -9,6 +9,7 @@ import pytest
 
 from case_tables import each_row
 from llm_proxy.errors import UsageError
+from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.scripting import json_stringify
 from llm_proxy.turns import FinishReason, ToolCall, Usage
 from scenario_server import (
@@ -142,16 +143,47 @@ async def test_input_is_a_string_for_openai_and_an_object_for_gemini_and_ollama(
     assert ollama_calls[0]["function"]["arguments"] == blocks[0]["input"] == arguments
 
 
-@pytest.mark.shows("000-72")
-async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
-    tool_call_response = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]}
-    async with serve_scenarios(
-        tmp_path,
-        scenario_document({"response": tool_call_response}, {"response": tool_call_response}),
-    ) as server:
-        responses = [await server.send(texts=item) for item in (("refund",), ("refund", "x", "y"))]
+TWO_CALLS: Final = {"kind": "tool-call", "toolCalls": [{"toolName": "a"}, {"toolName": "b"}]}
+AS_PARTS: Final = {
+    "kind": "parts",
+    "parts": [{"part": "tool-call", "toolName": "a"}, {"part": "tool-call", "toolName": "b"}],
+}
+AS_MOCK: Final = "{replies: [{tool_calls: [{name: a}, {name: b}]}, {tool_calls: [{name: a}]}]}"
+WITH_OWN_ID: Final = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "callId": "call-1"}]}
 
-    assert [part_tuples(item) for item in responses] == [[("call", "call-1", "a", "{}")]] * 2
+
+@pytest.mark.shows("000-72")
+@in_every_dialect
+async def test_no_two_turns_of_a_conversation_have_calls_of_one_id(
+    tmp_path: Path, dialect: str
+) -> None:
+    """An agent that receives an id again takes the call for the earlier one."""
+    responses = [TWO_CALLS, TWO_CALLS, AS_PARTS, WITH_OWN_ID]
+    document = scenario_document(*({"response": item} for item in responses))
+    async with serve_scenarios(tmp_path, document) as server:
+        turns = [
+            await server.send(dialect, texts=("refund", *("x", "y") * number))
+            for number in range(len(responses))
+        ]
+
+    assert [[part[1] for part in part_tuples(item)] for item in turns] == [
+        ["call-1", "call-2"],
+        ["call-2-1", "call-2-2"],
+        ["call-3-1", "call-3-2"],
+        ["call-1"],
+    ]
+
+
+@pytest.mark.shows("000-72")
+async def test_the_calls_of_a_mock_have_other_ids_in_each_turn_too(tmp_path: Path) -> None:
+    async with serve_scenarios(tmp_path, mock=AS_MOCK, pace=InstantPace()) as server:
+        first = await server.send()
+        second = await server.send(texts=("refund", "x", "y"))
+
+    assert [[part[1] for part in part_tuples(item)] for item in (first, second)] == [
+        ["call-1", "call-2"],
+        ["call-2-1"],
+    ]
 
 
 @pytest.mark.shows("000-73")

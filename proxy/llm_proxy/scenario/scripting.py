@@ -53,6 +53,7 @@ from llm_proxy.scenario.documents.document import (
     ToolCallSpec,
     ToolCallsResponse,
     UsageSpec,
+    default_call_id,
 )
 from llm_proxy.scenario.generation import generated_values, templates
 from llm_proxy.scenario.scripted_response import (
@@ -491,7 +492,8 @@ def _tool_call(
         tools = (tool for tool in context.conversation.tools if tool.name == call.tool_name)
         if (tool := next(tools, None)) is not None and tool.parameters_schema is not None:
             arguments = generated_values.make_value(tool.parameters_schema, context.seed)
-    return ToolCall(call.call_id or f"call-{index + 1}", call.tool_name, json_stringify(arguments))
+    call_id = call.call_id or default_call_id(context.conversation.turn, index + 1)
+    return ToolCall(call_id, call.tool_name, json_stringify(arguments))
 
 
 def json_stringify(value: Any) -> str:
@@ -536,8 +538,12 @@ def mock_response(
         scripted = function_reply or context.conversation.last_user_text
     reply = MockReply(content=scripted) if isinstance(scripted, str) else scripted
     tool_calls = (
-        ToolCall(call.id or f"call-{index}", call.name, json_stringify(call.args))
-        for index, call in enumerate(reply.tool_calls, 1)
+        ToolCall(
+            call.id or default_call_id(context.conversation.turn, call_number),
+            call.name,
+            json_stringify(call.args),
+        )
+        for call_number, call in enumerate(reply.tool_calls, 1)
     )
     parts: tuple[Part, ...] = (*((Text(reply.content),) if reply.content else ()), *tool_calls)
     stop_reason = reply.stop_reason or mock.stop_reason

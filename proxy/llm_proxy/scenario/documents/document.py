@@ -64,13 +64,25 @@ ToolArguments = Annotated[
     field_metadata("The arguments, or `made` to generate them from the tool's JSON Schema."),
 ]
 CallId = Annotated[
-    str, field_metadata("The ID of the tool call (default: `call-1`, `call-2`, … in order).")
+    str,
+    field_metadata(
+        "The ID of the tool call (default: `call-1`, `call-2`, … in turn 1, `call-2-1` in turn 2)."
+    ),
 ]
 ToolName = Annotated[str, field_metadata("The name of the tool, sent unchanged.")]
 PaceText = Annotated[
     str, field_metadata("The pace, such as 50tps (default: the scenario's pace, or --pace).")
 ]
 LeadingText = Annotated[str, field_metadata("Text sent before the first tool call.")]
+
+
+def default_call_id(turn: int, number: int) -> str:
+    """The id of the tool call with this number, from 1, in a turn, from 1.
+
+    Document 000 has `call-1` in every turn, and so has turn 1.  Later turns have ids of their own,
+    because agents may take a call whose id they know for the earlier one.
+    """
+    return f"call-{number}" if turn == 1 else f"call-{turn}-{number}"
 
 
 class ScenarioStruct(Struct, frozen=True, forbid_unknown_fields=True):
@@ -344,7 +356,7 @@ class MockCall(ScenarioStruct, frozen=True):
 
     name: ToolName
     args: Annotated[Mapping[str, Any], field_metadata("The arguments.")] = {}
-    id: Annotated[str, field_metadata("The ID of the call.")] = ""
+    id: CallId = ""
 
 
 class MockSpec(ScenarioStruct, frozen=True):

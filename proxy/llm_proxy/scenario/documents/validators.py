@@ -37,6 +37,7 @@ from llm_proxy.scenario.documents.document import (
     ToolCallSpec,
     ToolCallsResponse,
     ValueCondition,
+    default_call_id,
 )
 from llm_proxy.scenario.documents.mistakes import StructFinding
 from llm_proxy.scenario.documents.names import choice_message
@@ -83,6 +84,7 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
         case ScenarioTurn():
             yield from _check_failure(struct)
             yield from _check_pace(struct.pace)
+            yield from _check_call_ids(struct)
         case ScenarioMatch():
             yield from _check_regex("user", struct.user)
             yield from _check_regex("system", struct.system)
@@ -90,10 +92,6 @@ def validate(struct_type: type, members: Mapping[str, Node], struct: object) -> 
                 yield from _check_json_paths(struct.json)
         case ValueCondition():
             yield from _check_regex("matches", struct.matches)
-        case ToolCallsResponse():
-            yield from _check_call_ids("tool_calls", struct.tool_calls)
-        case PartsResponse():
-            yield from _check_call_ids("parts", struct.parts)
         case ReActResponse(action="", final_answer=""):
             message = "the response is empty; set action or final_answer"
             yield StructFinding((), message)
@@ -276,16 +274,25 @@ def _check_regex(field: str, pattern: str) -> _Findings:
         yield StructFinding((field,), "the regular expression is too large")
 
 
-def _check_call_ids(field: str, items: Iterable[object]) -> _Findings:
-    """Find repeated ids; a call without an id has the id `call-N` by its position."""
+def _check_call_ids(step: ScenarioTurn) -> _Findings:
+    """Find repeated ids in the response of a turn; those of `any` turn are checked as turn 1's."""
+    items: Iterable[object]
+    match step.response:
+        case ToolCallsResponse(tool_calls=items):
+            field = "tool_calls"
+        case PartsResponse(parts=items):
+            field = "parts"
+        case _:
+            return
+    turn = 1 if step.turn == ANY_TURN else step.turn
     seen: set[str] = set()
     for index, call in enumerate(items):
         if not isinstance(call, ToolCallSpec | ToolCallPartSpec):
             continue
-        call_id = call.call_id or f"call-{index + 1}"
+        call_id = call.call_id or default_call_id(turn, index + 1)
         if call_id in seen:
             yield StructFinding(
-                (field, index),
+                ("response", field, index),
                 f"two calls of this response have the id {call_id}, so their results cannot be "
                 "distinguished",
                 "warning",
