@@ -24,7 +24,12 @@ import ollama
 import judge_runner
 from fast_retry_sdks import FastRetryAnthropic, FastRetryOpenAI
 from llm_proxy.routing import SESSION_HEADER, RoutedRequest
-from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted
+from llm_proxy.scenario.scripted_response import (
+    FailResponse,
+    RefuseMismatch,
+    ReportScriptExhausted,
+    ScriptedAction,
+)
 from scripted_server import ScriptedMode, serve_mode
 from sdk_clients import KEY
 from waiting import wait_until
@@ -39,7 +44,7 @@ _TIMEOUT_S: Final = 30.0
 _SDK_MODULES: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
 """Packages whose exceptions are shown without the package name."""
 
-CASES: Final[dict[str, FailResponse | ReportScriptExhausted]] = {
+CASES: Final[dict[str, ScriptedAction]] = {
     "`failure_throws`": FailResponse("thrown"),
     "`failure_throws`, not retryable": FailResponse("thrown", retryable=False),
     "`model_error`": FailResponse("model_error"),
@@ -53,6 +58,7 @@ CASES: Final[dict[str, FailResponse | ReportScriptExhausted]] = {
     "`network_error`": FailResponse("network_error"),
     "`network_error`, not retryable": FailResponse("network_error", retryable=False),
     "no reply left": ReportScriptExhausted("mock helper has 2 replies, but this is request 3"),
+    "mismatch": RefuseMismatch("Expected tools not available: lookup"),
 }
 """Each failure that a client can distinguish from others."""
 
@@ -212,7 +218,7 @@ COLUMNS: Final[dict[str, Callable[[str, Sequence[SdkRequest]], Awaitable[dict[st
 """For each SDK, the function that sends its requests; exception names by session id."""
 
 
-def _failure_for(call: RoutedRequest) -> FailResponse | ReportScriptExhausted:
+def _failure_for(call: RoutedRequest) -> ScriptedAction:
     return list(CASES.values())[int(call.model.rpartition("-")[2])]
 
 

@@ -561,7 +561,7 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "a missing turn": (
         scenario_with_turns(f"turn: 1\n{_RESPONSE}", f"turn: 3\n{_RESPONSE}"),
-        ("3:1: $.turns: turn 2 is missing; requests for turn 2 receive a failure report",),
+        ("3:1: $.turns: turn 2 is missing; requests for turn 2 will not match",),
     ),
     "no turns": (
         _HEAD + "turns: []\n",

@@ -119,6 +119,14 @@ def report_fields(turn: Turn) -> JsonObject:
     return {"said": turn.text} | arguments
 
 
+def mismatch_message(response: DecodedResponse) -> str:
+    """Return the message of the HTTP error for a request that no scenario expects."""
+    assert response.raw_response.header("x-llm-proxy-error") == "scenario_mismatch"
+    failure = response.turn.failure
+    assert failure is not None
+    return failure.message
+
+
 def check_failure_report(message: str) -> JsonObject:
     """The report of a failed check with this message."""
     return _failure_report("Scenario validation failed.", f"# Test Harness Error\n\n{message}")
@@ -202,10 +210,15 @@ class ScenarioServer:
         **spec_fields: Any,
     ) -> DecodedResponse:
         """Send a `RequestSpec` of these fields in this dialect; `header` is one more header."""
-        request = encode_request(dialect, RequestSpec(**spec_fields))
         proxy_headers = [header] if header else []
         if session:
             proxy_headers.append(f"{SESSION_HEADER}: {session}")
+        return await self.send_encoded(
+            encode_request(dialect, RequestSpec(**spec_fields)), *proxy_headers
+        )
+
+    async def send_encoded(self, request: Request, *proxy_headers: str) -> DecodedResponse:
+        """Send a request with further headers."""
         target = f"{request.path}?{request.query}" if request.query else request.path
         request_headers = [f"{name}: {value}" for name, value in request.headers]
         raw = await send_request(

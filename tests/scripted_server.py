@@ -15,12 +15,7 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, PaceRegistry, RecordedPace
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.scripted_response import (
-    FailResponse,
-    ReportScriptExhausted,
-    SendTurns,
-    response_actions,
-)
+from llm_proxy.scenario.scripted_response import ScriptedAction, response_actions
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission
@@ -28,7 +23,7 @@ from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.server.sessions import ActiveMode, SessionRegistry
 
-ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportScriptExhausted]
+ResponseChooser = Callable[[RoutedRequest], ScriptedAction]
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,8 @@ def test_every_page_of_ours_is_in_the_docs() -> None:
 @each_row(
     "kind",
     [
-        "cassette_not_found", "cassette_unusable", "script_exhausted", "not_representable",
-        "respond_failed", "upstream_failed", "request_refused",
+        "cassette_not_found", "cassette_unusable", "scenario_mismatch", "script_exhausted",
+        "not_representable", "respond_failed", "upstream_failed", "request_refused",
     ],
 )  # fmt: skip
 def test_every_error_of_ours_is_in_the_docs(kind: str) -> None:

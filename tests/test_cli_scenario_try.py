@@ -71,7 +71,19 @@ async def test_an_unmet_expectation_is_reported_and_fails(tmp_path: Path) -> Non
     result = await try_request(tmp_path, request_body("refund"))
 
     assert result.exit_code == 1
+    assert result.stdout.endswith(
+        "test-llm: refund, turn 1\nunsuccessful: System prompt missing: support\n"
+        "fails: HTTP 424, scenario_mismatch\n"
+    )
+
+
+async def test_a_request_that_declares_the_final_report_receives_it(tmp_path: Path) -> None:
+    tool = {"type": "function", "function": {"name": "agent__final_report"}}
+    result = await try_request(tmp_path, request_body("refund", tools=[tool]))
+
+    assert result.exit_code == 1
     assert "unsuccessful: System prompt missing: support" in result.stdout
+    assert "tool call: agent__final_report agent-final-report" in result.stdout
 
 
 async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -> None:

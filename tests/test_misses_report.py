@@ -24,7 +24,7 @@ from llm_proxy.misses.run_summary import (
     miss_label,
     miss_lines,
     render_summary,
-    repeated_miss_lines,
+    repeat_lines,
 )
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.server.journal import Journal
@@ -78,7 +78,7 @@ def test_a_report_shows_a_limited_number_of_missed_requests() -> None:
 
 def test_the_end_of_a_log_counts_the_repeated_misses() -> None:
     times_by_label = {f"POST /{n}": n for n in range(1, 14)}
-    lines = list(repeated_miss_lines(times_by_label))
+    lines = list(repeat_lines(times_by_label))
     assert lines[0] == "POST /13: 13 times"
     assert lines[9] == "POST /4: 4 times"
     assert lines[10:] == ["and 2 requests more"]
@@ -92,7 +92,7 @@ def test_a_journal_counts_misses_that_it_no_longer_holds() -> None:
     assert [journal.add_miss(MISS) for _ in range(3)] == [True, False, False]
     assert all(journal.add_miss(other_miss) for other_miss in other_misses)
     assert len(journal.misses) == 1_000
-    assert journal.times_by_miss == {miss_label(MISS): 3}
+    assert journal.repeated_misses.times_by_label == {miss_label(MISS): 3}
     assert not journal.add_miss(MISS)
 
 

@@ -13,12 +13,11 @@ from case_tables import each_row
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario import scripting
 from scenario_server import (
-    check_failure_report,
     in_every_dialect,
     in_every_form,
     make_match_context,
+    mismatch_message,
     parse_scenario,
-    report_fields,
     respond_to,
     scenario_document,
     serve_scenarios,
@@ -55,10 +54,8 @@ async def test_fragments_that_the_system_prompt_lacks_are_named(
         none = await server.send(dialect)
         complete = await server.send(dialect, system="A: Be brief, and be kind. Be brief.")
 
-    assert report_fields(missing.turn) == check_failure_report("System prompt missing: be kind, A")
-    assert report_fields(none.turn) == check_failure_report(
-        "System prompt missing: Be brief., B, be kind, A"
-    )
+    assert mismatch_message(missing) == "System prompt missing: be kind, A"
+    assert mismatch_message(none) == "System prompt missing: Be brief., B, be kind, A"
     assert complete.turn.text == "Fine."
 
 
@@ -110,8 +107,7 @@ async def test_tools_that_are_not_offered_are_named(
         some = await server.send(dialect, tools=("b", "c"), stream=stream)
         every = await server.send(dialect, tools=("refund", "b", "lookup_order"), stream=stream)
 
-    missing = "Expected tools not available: lookup.order, refund"
-    assert report_fields(some.turn) == check_failure_report(missing)
+    assert mismatch_message(some) == "Expected tools not available: lookup.order, refund"
     assert every.turn.text == "Fine."
 
 
@@ -185,11 +181,11 @@ async def test_another_temperature_and_another_top_p_are_reported(
         ]
         fine = await server.send(dialect, temperature=1, top_p=0.9)
 
-    assert [report_fields(item.turn) for item in responses] == [
-        check_failure_report("Expected temperature 1 but received 0.7"),
-        check_failure_report(f"Expected temperature 1 but received undefined{UNSENT}"),
-        check_failure_report("Expected topP 0.9 but received 0.95"),
-        check_failure_report(f"Expected topP 0.9 but received undefined{UNSENT}"),
+    assert list(map(mismatch_message, responses)) == [
+        "Expected temperature 1 but received 0.7",
+        f"Expected temperature 1 but received undefined{UNSENT}",
+        "Expected topP 0.9 but received 0.95",
+        f"Expected topP 0.9 but received undefined{UNSENT}",
     ]
     assert fine.turn.text == "Fine."
 
@@ -273,22 +269,20 @@ async def test_reasoning_is_on_where_its_switch_is_there_and_not_off(
     on = scenario_document(text_turn("On.", expectedReasoning="enabled"), name="on")
     off = scenario_document(text_turn("Off.", expectedReasoning="disabled"), name="off")
     async with serve_scenarios(tmp_path, on, off) as server:
-        turns = {
-            (scenario_id, reasons): (
-                await server.send(dialect, texts=(scenario_id,), reasoning=reasons)
-            ).turn
+        responses = {
+            (scenario_id, reasons): await server.send(
+                dialect, texts=(scenario_id,), reasoning=reasons
+            )
             for scenario_id in ("on", "off")
             for reasons in (True, False, None)
         }
 
-    assert turns["on", True].text == "On."
+    assert responses["on", True].turn.text == "On."
     for reasons in (False, None):
-        expected = check_failure_report("Expected reasoning to remain enabled")
-        assert report_fields(turns["on", reasons]) == expected
-        assert turns["off", reasons].text == "Off."
-    assert report_fields(turns["off", True]) == check_failure_report(
-        "Expected reasoning to be disabled"
-    )
+        missing = mismatch_message(responses["on", reasons])
+        assert missing == "Expected reasoning to remain enabled"
+        assert responses["off", reasons].turn.text == "Off."
+    assert mismatch_message(responses["off", True]) == "Expected reasoning to be disabled"
 
 
 @pytest.mark.shows("000-48")

@@ -24,12 +24,11 @@ from llm_proxy.scenario.choosing import (
 from llm_proxy.scenario.documents.document import ScenarioMatch
 from llm_proxy.turns import Media, Text
 from scenario_server import (
-    check_failure_report,
     in_every_dialect,
     in_every_form,
     locate_scenario,
     make_match_context,
-    report_fields,
+    mismatch_message,
     scenario_document,
     serve_scenarios,
     text_turn,
@@ -141,10 +140,7 @@ async def test_a_request_without_text_of_a_user_names_no_scenario(
         response = await server.send(texts=messages, stream=stream)
 
     reason = "No scenario was selected, because the request contains no user text."
-    assert (response.raw_response.status, report_fields(response.turn)) == (
-        200,
-        check_failure_report(reason),
-    )
+    assert mismatch_message(response) == reason
     assert server.last_simulated.unsuccessful == reason
 
 
@@ -159,9 +155,7 @@ async def test_an_unknown_id_is_reported_with_the_nearest_ones(
         response = await server.send(dialect, texts=("refunds please",))
 
     nearest = "Scenario not found: refunds please. Did you mean refund?"
-    assert report_fields(response.turn) == check_failure_report(
-        f"{nearest} Run `llm-proxy scenario ls` to list all ids."
-    )
+    assert mismatch_message(response) == f"{nearest} Run `llm-proxy scenario ls` to list all ids."
 
 
 @pytest.mark.shows("000-27")

@@ -16,10 +16,10 @@ from raw_http import build_http_request, send_request
 from scenario_server import (
     DIALECTS,
     PROVIDERS,
-    check_failure_report,
     in_every_dialect,
     in_every_form,
     make_match_context,
+    mismatch_message,
     missing_turn_report,
     parse_scenario,
     report_fields,
@@ -122,7 +122,7 @@ async def test_the_first_check_that_fails_decides_alone(tmp_path: Path, first: i
     async with serve_scenarios(tmp_path, STRICT) as server:
         response = await server.send(**request_fields)
 
-    assert report_fields(response.turn) == check_failure_report(CHECKS[first][1])
+    assert mismatch_message(response) == CHECKS[first][1]
     assert server.last_simulated.failure == ""
 
 
@@ -131,7 +131,7 @@ async def test_a_scenario_that_is_not_found_comes_before_every_check(tmp_path: P
     async with serve_scenarios(tmp_path, STRICT) as server:
         response = await server.send(texts=("refunds",), **WRONG)
 
-    assert "Scenario not found: refunds." in report_fields(response.turn)["report_content"]
+    assert "Scenario not found: refunds." in mismatch_message(response)
 
 
 @pytest.mark.shows("000-22", "000-35")
@@ -142,10 +142,8 @@ async def test_the_system_prompt_is_checked_before_a_turn_is_missed(tmp_path: Pa
             texts=("refund", "Hi", "and?"), **WRONG | {"system": "Be brief."}
         )
 
-    assert report_fields(without_prompt.turn) == check_failure_report(CHECKS[0][1])
-    assert report_fields(missed.turn) == missing_turn_report(
-        "Scenario refund has no turn 2; its turns: 1."
-    )
+    assert mismatch_message(without_prompt) == CHECKS[0][1]
+    assert mismatch_message(missed) == "Scenario refund has no turn 2; its turns: 1."
 
 
 @pytest.mark.shows("000-23")
@@ -206,7 +204,7 @@ async def test_a_response_that_continues_another_is_its_next_turn(
 
     assert [item.turn.text for item in responses] == ["One.", "Two.", "Three."]
     assert branch.turn.text == "Two."
-    assert "which is not stored in this session" in report_fields(elsewhere.turn)["report_content"]
+    assert "which is not stored in this session" in mismatch_message(elsewhere)
 
 
 @pytest.mark.shows("000-29")
@@ -235,7 +233,7 @@ async def test_a_conversation_that_the_provider_keeps_goes_on_by_its_id(tmp_path
 @pytest.mark.shows("000-35", "000-36")
 @in_every_dialect
 @in_every_form
-async def test_a_turn_that_a_scenario_does_not_have_is_answered_by_the_fallback_step(
+async def test_a_turn_that_a_scenario_does_not_have_is_reported_with_those_it_has(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
     document = scenario_document(text_turn(), text_turn() | {"turn": 3})
@@ -243,10 +241,7 @@ async def test_a_turn_that_a_scenario_does_not_have_is_answered_by_the_fallback_
         response = await server.send(dialect, texts=("refund", "x", "y"), stream=stream)
 
     reason = "Scenario refund has no turn 2; its turns: 1, 3."
-    assert (response.raw_response.status, report_fields(response.turn)) == (
-        200,
-        missing_turn_report(reason),
-    )
+    assert mismatch_message(response) == reason
     assert server.last_simulated.unsuccessful == reason
 
 

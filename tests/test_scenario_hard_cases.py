@@ -502,12 +502,15 @@ async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_p
             decode_turns(item, await send_request(server.url, request_bytes(item)))
             for item in requests
         ]
-        [last] = decode_turns(beyond, await send_request(server.url, request_bytes(beyond)))
+        [mismatch] = decode_turns(beyond, await send_request(server.url, request_bytes(beyond)))
 
     assert [_turn_content(turn) for [turn] in answers] == [
         list(HARD_SCENARIOS["long"].turns[number - 1].parts) for number in numbers
     ]
-    assert last.text == "Encountered scenario mismatch."
+    assert mismatch.failure is not None
+    assert mismatch.failure.message.startswith(
+        f"Scenario long has no turn {TURNS + 1}; its turns: 1,"
+    )
 
 
 def test_answers_to_large_requests_are_forgotten_sooner() -> None:

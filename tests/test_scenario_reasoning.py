@@ -21,13 +21,12 @@ from scenario_server import (
     DIALECTS,
     PROVIDERS,
     RequestSpec,
-    check_failure_report,
     encode_request,
     in_every_form,
     locate_scenario,
     make_match_context,
+    mismatch_message,
     parse_scenario,
-    report_fields,
     respond_to,
     scenario_document,
     serve_scenarios,
@@ -312,9 +311,7 @@ async def test_blocks_of_anthropics_are_sealed_by_a_signature_or_by_data(
         assert response.turn.text == "Thought."
         assert server.last_simulated.notes == ()
     else:
-        assert report_fields(response.turn) == check_failure_report(
-            "Expected reasoning to remain enabled"
-        )
+        assert mismatch_message(response) == "Expected reasoning to remain enabled"
         assert server.last_simulated.notes == (
             "reasoning without a signature was removed from message 2",
         )

@@ -19,8 +19,8 @@ from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.scenario.scripted_response import (
-    FailResponse,
     ReportScriptExhausted,
+    ScriptedAction,
     SendTurns,
     response_actions,
 )
@@ -37,7 +37,7 @@ RESPONSE = SendTurns(TURNS, token_pieces, 5.0, lambda k: 10.0 * k)
 
 
 def actions_of(
-    response: SendTurns | FailResponse | ReportScriptExhausted,
+    response: ScriptedAction,
     manner: Manner = CHAT,
     pace: Pace = RecordedPace(),  # noqa: B008 # the default is frozen
 ) -> Burst:

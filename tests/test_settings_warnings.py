@@ -47,11 +47,14 @@ def test_simulation_options_without_effect_are_named(
         scenarios=tmp_path,
         respond="a:b",
         on_unknown="synthesis",
+        on_mismatch="error",
         silence=7.0,
     )
 
     assert one_option == [f"--mock has {_NO_EFFECT}"]
-    assert several_options == [f"--scenarios, --respond, --on-unknown, --silence have {_NO_EFFECT}"]
+    assert several_options == [
+        f"--scenarios, --respond, --on-unknown, --on-mismatch, --silence have {_NO_EFFECT}"
+    ]
 
 
 @each_row("mode", ["record", "auto", "replay"])

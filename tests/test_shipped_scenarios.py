@@ -18,8 +18,10 @@ from conversation_plans import ConversationPlan, SdkResponse
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.scenarios import load_scenarios
+from scenario_server import REPORT
 from sdk_conversations import CONVERSATION_RUNNERS
 from shipped_scenarios import (
+    ANY_OBJECT,
     FAILING_SCENARIOS,
     FOLDER,
     MOCK,
@@ -41,6 +43,8 @@ FAILED_CHECKS: Final = {
     "thoughtful": "Expected reasoning to remain enabled",
 }
 """The failed check of a request without options, by scenario."""
+STATUS_EXCEPTIONS: Final = {"gemini": "ClientError", "ollama": "ResponseError"}
+"""The exception for a status that has none of its own; `APIStatusError` in other dialects."""
 REPLIES: Final = (
     call_part("lookup", id=42),
     text_part("Found it: refunds take 3 business days."),
@@ -106,7 +110,14 @@ def _retried_conversations(dialect: str, mode: str) -> dict[str, ConversationPla
 
 
 def _invalid_conversations(_: str, mode: str) -> dict[str, ConversationPlan]:
-    return {name: ConversationPlan("", name, mode == "stream") for name in FAILED_CHECKS}
+    return {name: ConversationPlan("", name, mode == "stream", retries=2) for name in FAILED_CHECKS}
+
+
+def _reported_conversations(dialect: str, mode: str) -> dict[str, ConversationPlan]:
+    return {
+        name: replace(conversation, tools={REPORT: ANY_OBJECT})
+        for name, conversation in _invalid_conversations(dialect, mode).items()
+    }
 
 
 def _mock_conversations(_: str, mode: str) -> dict[str, ConversationPlan]:
@@ -121,6 +132,7 @@ CONVERSATIONS: Final = {
     "fails": _failing_conversations,
     "retries": _retried_conversations,
     "errs": _invalid_conversations,
+    "reports": _reported_conversations,
     "mocks": _mock_conversations,
 }
 """By kind, the function that makes the conversations for a dialect and a mode."""
@@ -243,19 +255,33 @@ def test_two_retries_of_the_sdk_hide_retryable_failures(shipped_run: ShippedRun,
 
 @pytest.mark.shows("000-96", "000-97", "000-98")
 @each_mode
-def test_an_unexpected_request_is_answered_with_the_failed_check(
+def test_every_sdk_raises_once_for_an_unexpected_request_and_does_not_repeat_it(
+    shipped_run: ShippedRun, mode: str
+) -> None:
+    """The SDKs may retry as often as they do by default."""
+    raised = [STATUS_EXCEPTIONS.get(shipped_run.dialect, "APIStatusError")]
+
+    assert shipped_run.turns_of("errs", mode) == {
+        name: [SdkResponse(raised=raised)] for name in FAILED_CHECKS
+    }
+    assert shipped_run.statuses_of("errs", mode) == {name: [424] for name in FAILED_CHECKS}
+
+
+@pytest.mark.shows("000-96", "000-97", "000-98")
+@each_mode
+def test_an_agent_with_the_tool_receives_the_failed_check_as_its_report(
     shipped_run: ShippedRun, mode: str
 ) -> None:
     """No SDK raises an exception for it."""
     reports = {
         name: call_part(
-            "agent__final_report", status="failure", report_format="markdown",
+            REPORT, status="failure", report_format="markdown",
             report_content=f"# Test Harness Error\n\n{why}",
         )
         for name, why in FAILED_CHECKS.items()
     }  # fmt: skip
 
-    assert shipped_run.turns_of("errs", mode) == {
+    assert shipped_run.turns_of("reports", mode) == {
         name: [
             shipped_run.expected_turn(
                 ExpectedTurn((text_part("Scenario validation failed."), report)), mode
@@ -270,7 +296,6 @@ def test_an_unexpected_request_is_answered_with_the_failed_check(
 def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
     shipped_run: ShippedRun, mode: str
 ) -> None:
-    exception_names = {"gemini": "ClientError", "ollama": "ResponseError"}
     turns = shipped_run.turns_of("mocks", mode)["lookup"]
 
     assert [replace(item, usage=None) for item in turns] == [
@@ -278,7 +303,7 @@ def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
             replace(shipped_run.expected_turn(ExpectedTurn((reply,)), mode), usage=None)
             for reply in REPLIES
         ),
-        SdkResponse(raised=[exception_names.get(shipped_run.dialect, "APIStatusError")]),
+        SdkResponse(raised=[STATUS_EXCEPTIONS.get(shipped_run.dialect, "APIStatusError")]),
     ]
     assert shipped_run.statuses_of("mocks", mode) == {"lookup": [200, 200, 200, 424]}
 
@@ -295,6 +320,10 @@ def test_only_failed_checks_make_a_session_unsuccessful(shipped_run: ShippedRun)
     assert unsuccessful_reasons == {
         f"{kind}.{name}.{mode}": why.partition(":")[0]
         for mode in MODES
-        for kind, reasons in (("errs", FAILED_CHECKS), ("mocks", {"lookup": out_of_replies}))
+        for kind, reasons in (
+            ("errs", FAILED_CHECKS),
+            ("reports", FAILED_CHECKS),
+            ("mocks", {"lookup": out_of_replies}),
+        )
         for name, why in reasons.items()
     }

@@ -35,16 +35,16 @@ TOOL_REQUIRED_SCENARIO: JsonObject = scenario_document(text_turn(expectedTools=[
         ("refunds", "Scenario not found: refunds. Did you mean refund?"),
     ],
 )
-async def test_a_strict_run_fails_though_the_application_got_an_answer(
-    tmp_path: Path, prompt: str, expected_error: str
+@each_row(("form", "status"), [("report", 200), ("error", 424)])
+async def test_a_strict_run_fails_in_whatever_form_the_application_got_the_mismatch(
+    tmp_path: Path, prompt: str, expected_error: str, form: str, status: int
 ) -> None:
     path = str(write_scenarios(tmp_path, TOOL_REQUIRED_SCENARIO))
+    options = ("--scenarios", path, "--strict", "--on-mismatch", form)
 
-    strict, statuses = await run_simulate(
-        tmp_path, "--scenarios", path, "--strict", prompts=[prompt]
-    )
+    strict, statuses = await run_simulate(tmp_path, *options, prompts=[prompt])
 
-    assert (strict.exit_code, statuses) == (1, [200])
+    assert (strict.exit_code, statuses) == (1, [status])
     assert expected_error in strict.stderr
     assert "1 request matched no scenario or failed a check" in strict.stderr
 
@@ -54,8 +54,23 @@ async def test_a_run_that_is_not_strict_warns(tmp_path: Path) -> None:
         tmp_path, "--scenarios", str(write_scenarios(tmp_path, TOOL_REQUIRED_SCENARIO))
     )
 
-    assert (ran.exit_code, statuses) == (0, [200])
+    assert (ran.exit_code, statuses) == (0, [424])
     assert "Expected tools not available: lookup" in ran.stderr
+
+
+SEE_ABOVE = "see the warnings above"
+
+
+async def test_a_repeated_mismatch_is_logged_once_and_counted_at_the_end(tmp_path: Path) -> None:
+    path = str(write_scenarios(tmp_path, TOOL_REQUIRED_SCENARIO))
+
+    ran, _ = await run_simulate(tmp_path, "--scenarios", path, prompts=["refund"] * 3)
+
+    assert [line for line in ran.stderr.splitlines() if "warning: " in line] == [
+        "llm-proxy: warning: POST /v1/chat/completions: Expected tools not available: lookup",
+        f"llm-proxy: warning: 3 requests matched no scenario or failed a check; {SEE_ABOVE}",
+        "llm-proxy: warning:   Expected tools not available: lookup: 3 times",
+    ]
 
 
 @pytest.mark.shows("000-98")
@@ -216,6 +231,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
         (("--respond", "answers"), "expected MODULE:FUNCTION, such as answers:respond"),
         (("--scenarios", "nowhere"), "no such file or folder: nowhere"),
         (("--on-unknown", "guess"), "'guess' is not one of error, synthesis"),
+        (("--on-mismatch", "fail"), "'fail' is not one of auto, report, error"),
         (("--silence", "0"), "'0' is not a positive number of seconds"),
     ],
 )

@@ -13,7 +13,12 @@ import pytest
 from case_tables import each_row
 from llm_proxy.shell.running.active_modes import run_in_thread
 from raw_http import build_http_request, send_request
-from scenario_server import REPORT, report_fields, scenario_document, serve_scenarios, text_turn
+from scenario_server import (
+    mismatch_message,
+    scenario_document,
+    serve_scenarios,
+    text_turn,
+)
 
 RESPONDERS = """
 import threading
@@ -93,7 +98,7 @@ async def test_a_path_does_not_match_a_body_that_is_nested_too_deeply(
     async with serve_scenarios(tmp_path, scenario_document(text_turn(), match=match)) as simulator:
         response = await simulator.send(texts=("x",), more={"extra": nested_list(levels)})
 
-    assert report_fields(response.turn)["report_content"].startswith("# Test Harness Error")
+    assert mismatch_message(response).startswith("Scenario not found: x.")
 
 
 async def test_true_is_not_1_in_a_match(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ async def test_true_is_not_1_in_a_match(tmp_path: Path) -> None:
     ) as simulator:
         responses = [await simulator.send(texts=("x",), more={"n": n}) for n in (1, True)]
 
-    assert [REPORT in item.raw_response.body.decode() for item in responses] == [True, False]
+    assert [item.raw_response.status for item in responses] == [424, 200]
 
 
 async def test_an_unknown_named_scenario_is_reported_even_with_a_mock(
@@ -115,7 +120,7 @@ async def test_an_unknown_named_scenario_is_reported_even_with_a_mock(
         misspelt = await simulator.send(header="x-llm-proxy-scenario: refnd")
         unnamed = await simulator.send(texts=("Anything",))
 
-    assert "Scenario not found: refnd" in report_fields(misspelt.turn)["report_content"]
+    assert "Scenario not found: refnd" in mismatch_message(misspelt)
     assert unnamed.turn.text == "Mocked."
 
 
@@ -165,7 +170,7 @@ async def test_a_credential_that_a_message_repeats_is_in_no_log(
         raw = await send_request(simulator.url, request)
         pages = [await simulator.request_proxy_page(item) for item in ("journal", "unsuccessful")]
 
-    assert raw.status == 200
+    assert raw.status == 424
     assert "Scenario not found" in caplog.text
     assert key not in caplog.text + json.dumps(pages)
 

@@ -24,6 +24,7 @@ from llm_proxy.turns import Json
 from scenario_server import (
     locate_scenario,
     make_match_context,
+    mismatch_message,
     report_fields,
     scenario_document,
     serve_scenarios,
@@ -151,14 +152,14 @@ async def test_a_slow_pattern_is_answered_with_its_name_while_others_are_served(
     assert "match.user" in report_fields(response.turn)["report_content"]
 
 
-async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) -> None:
+async def test_a_template_that_visits_too_much_is_a_mismatch(tmp_path: Path) -> None:
     slow_template = scenario_document(text_turn("{{ $..*..*..*..zzz }}"), templates=True)
     items = [[[[[[number]]]]] for number in range(200)]
     async with serve_scenarios(tmp_path, slow_template) as simulator:
         response = await simulator.send(texts=("refund",), more={"metadata": {"items": items}})
 
-    report = report_fields(response.turn)["report_content"]
-    assert "the template {{ $..*..*..*..zzz }} exceeds the limit" in report
+    message = mismatch_message(response)
+    assert "the template {{ $..*..*..*..zzz }} exceeds the limit" in message
 
 
 @each_row("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])

@@ -12,8 +12,8 @@
     ├── UpstreamFailed      no response from the provider               -> 502, 504, 508
     ├── NotRepresentable    a turn that the dialect cannot represent
     │   └── SchemaNotSatisfiable  a JSON Schema that no generated value satisfies
-    ├── PatternsTooSlow     a pattern of a scenario takes too long      -> an error turn
-    ├── JsonPathTooManySteps  a JSONPath visits too much of a request   -> an error turn
+    ├── PatternsTooSlow     a pattern of a scenario takes too long      -> a mismatch
+    ├── JsonPathTooManySteps  a JSONPath visits too much of a request   -> a mismatch
     ├── RespondFunctionFailed  the operator's own function failed       -> 500
     ├── ScriptExhausted     a script has no response left               -> 424
     └── Miss                no cassette answers this request            -> 424

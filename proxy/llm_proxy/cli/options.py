@@ -331,7 +331,10 @@ SERVER_OPTIONS: Final = (
            help="Python function that returns mock replies."),
     SettingOption("--on-unknown", "Scenarios", _SIMULATING, metavar="HOW", default="error",
            type=ChoiceType(["error", "synthesis"]),
-           help="If no scenario matches: error (default) or synthesis."),
+           help="If no scenario matches: error (default), synthesis."),
+    SettingOption("--on-mismatch", "Scenarios", _SIMULATING, metavar="HOW", default="auto",
+           type=ChoiceType(["auto", "report", "error"]),
+           help="On a mismatch: auto (default), report, error."),
 
     SettingOption("--pace", "Timing and chance", _SIMULATING, default="recorded",
            type=ParsedType("pace", parse_pace), show_default=True,

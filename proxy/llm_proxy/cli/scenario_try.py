@@ -29,7 +29,10 @@ from llm_proxy.scenario.choosing import (
     try_each_scenario,
 )
 from llm_proxy.scenario.scripted_response import (
+    MISMATCH_ERROR_TYPE,
+    MISMATCH_STATUS,
     FailResponse,
+    RefuseMismatch,
     ReportScriptExhausted,
     ScriptedResponse,
     SendTurns,
@@ -60,7 +63,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
 
     FILE is a scenario file or a folder. REQUEST is a JSON request body, a cassette, or - for stdin.
     If no scenario matches, the mock in the scenario files responds. The output shows the response
-    to the first attempt of the turn, or the first reply of the mock.
+    to the first attempt of the turn, or the first reply of the mock. For a mismatch, the output
+    shows the response with --on-mismatch auto.
 
     The exit code is 1 if no scenario or mock responds, or if the request fails a check of the
     scenario.
@@ -91,11 +95,12 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
     try:
         chosen = choosing.choose_scenario(scenario_set, context, time.thread_time)
         response = _scripted_response(scenario_set, context, chosen)
-    except PatternsTooSlow as error:  # answered with an error turn, as while serving
+    except PatternsTooSlow as error:  # a mismatch, as while serving
         chosen, response = (
             NoScenario("", is_explicit=False),
             scripting.error_turn_response(str(error), context),
         )
+    response = scripting.apply_on_mismatch(response, conversation, "auto")
     for trial in try_each_scenario(scenario_set, context, chosen, time.thread_time):
         located = trial.located_scenario
         style, verb = ("good", "chosen: ") if trial.is_chosen else ("dim", "not chosen: ")
@@ -145,6 +150,8 @@ def _response_lines(response: ScriptedResponse, routed: RoutedRequest) -> Iterat
             yield f"fails: {status}: {message}"
         case ReportScriptExhausted(message):
             yield message
+        case RefuseMismatch():
+            yield f"fails: HTTP {MISMATCH_STATUS}, {MISMATCH_ERROR_TYPE}"
         case SendTurns(response_turns=turns):
             representable = routed.dialect.representable_turns(
                 routed.decompressed_request, turns, EncodeContext("try", 0)

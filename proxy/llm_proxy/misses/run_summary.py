@@ -69,8 +69,16 @@ def miss_label(miss: MissReport) -> str:
     """The missed request with its key, and its session unless that is the default one."""
     request = miss.request
     key = f", key {request.key}" if request.key else ""
-    is_default = request.session in {"", DEFAULT_SESSION}
-    return f"{request}{key}" + ("" if is_default else f", session {request.session}")
+    return f"{request}{key}{_session_suffix(request.session)}"
+
+
+def mismatch_label(session: str, reason: str) -> str:
+    """Why a request is not what its scenario expects, and its session, as in `miss_label`."""
+    return f"{reason.removesuffix('.')}{_session_suffix(session)}"
+
+
+def _session_suffix(session: str) -> str:
+    return "" if session in {"", DEFAULT_SESSION} else f", session {session}"
 
 
 def group_misses(misses: Iterable[MissReport]) -> tuple[MissGroup, ...]:
@@ -103,8 +111,8 @@ def miss_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
         yield f"and {more_requests} more"
 
 
-def repeated_miss_lines(times_by_label: Mapping[str, int]) -> Iterator[str]:
-    """The misses that occurred more than once, for the end of a log: a line each, at most 10."""
+def repeat_lines(times_by_label: Mapping[str, int]) -> Iterator[str]:
+    """The problems that occurred more than once, for the end of a log: a line each, at most 10."""
     repeated = [item for item in times_by_label.items() if item[1] > 1]
     repeated.sort(key=lambda item: -item[1])
     for label, times in repeated[:_MAX_SHOWN_GROUPS]:

@@ -31,7 +31,7 @@ from llm_proxy.scenario.choosing import ChosenScenario, MatchContext, ScenarioSe
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
-from llm_proxy.scenario.scripting import CheckedRequest
+from llm_proxy.scenario.scripting import CheckedRequest, OnMismatch
 from llm_proxy.synthesis import message_layout_of, synthesize_response
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Turn
@@ -72,6 +72,7 @@ class SimulationSettings:
     """Runs a slow function without blocking other requests."""
     synthesizes_unmatched: bool = False
     """Whether synthesis responds where scenarios exist but none matches."""
+    on_mismatch: OnMismatch = "auto"
     respond_function: RespondFunction | None = None
     is_fallback: bool = False
     """Whether another mode responds first, and reports best why a request has no response."""
@@ -195,6 +196,9 @@ class SimulateMode:
             script = await run_function(
                 partial(scripting.response_or_failure, script, failure_number)
             )
+        script = scripting.apply_on_mismatch(
+            script, context.conversation, self._settings.on_mismatch
+        )
         response, stored_response = await run_function(
             partial(self._encode_response, routed, context, encode_context, script)
         )

@@ -39,6 +39,7 @@ from llm_proxy.pacing import (
     tokens,
 )
 from llm_proxy.pacing.timing import PaceInput, ResponseTimes, pace_actions
+from llm_proxy.routing import ERROR_HEADER
 from llm_proxy.scenario.documents.document import ChunkSpec, FailureStatus, MillisecondsOrRange
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
@@ -54,6 +55,9 @@ _PARTIAL_TURN: Final = Turn((Text("The"),), finish=FinishReason.STOP)
 _ERROR_STATUSES: Final = range(400, 600)
 _NO_RETRY_HEADER: Final = ("x-should-retry", "false")
 """The header that keeps SDKs from retrying."""
+MISMATCH_STATUS: Final = 424
+"""The status of misses, which no SDK retries."""
+MISMATCH_ERROR_TYPE: Final = "scenario_mismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +100,20 @@ class ReportScriptExhausted:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseMismatch:
+    """Fail with an error because the request is not what its scenario expects."""
+
+    message: str
+
+
+ScriptedAction = SendTurns | FailResponse | ReportScriptExhausted | RefuseMismatch
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptedResponse:
     """The action for a request, and its origin."""
 
-    scripted_action: SendTurns | FailResponse | ReportScriptExhausted
+    scripted_action: ScriptedAction
     origin: str
     """For the journal: `test-llm: refund, turn 2`, `mock helper`, `synthesis`."""
     session_failure_reason: str = ""
@@ -114,6 +128,8 @@ class ScriptedResponse:
     """Whether it comes from synthesis, not from a scenario or a mock."""
     fault_rules: tuple[ScenarioRule, ...] = ()
     """Fault rules of the scenario for this response."""
+    failure_kind: str = ""
+    """Equal for session failures that differ only in the number of the turn; empty for others."""
 
 
 def text_splitter(chunks: ChunkSpec | None) -> TextSplitter:
@@ -159,7 +175,7 @@ def gap_ms_drawer(span: MillisecondsOrRange, *seed_parts: object) -> Callable[[i
 
 
 def response_actions(
-    scripted_action: SendTurns | FailResponse | ReportScriptExhausted,
+    scripted_action: ScriptedAction,
     decoded_request: DecodedRequest,
     pace: Pace,
     max_silence_ms: float,
@@ -183,6 +199,12 @@ def response_actions(
             return _failure_actions(scripted_action, decoded_request, max_silence_ms)
         case ReportScriptExhausted(message):
             raise ScriptExhausted(message)
+        case RefuseMismatch(message):
+            body = decoded_request.dialect.error_body(MISMATCH_STATUS, MISMATCH_ERROR_TYPE, message)
+            headers = ((ERROR_HEADER, MISMATCH_ERROR_TYPE), _NO_RETRY_HEADER)
+            return immediate_actions(
+                response_encoding.json_response(body, headers, MISMATCH_STATUS)
+            )
 
 
 def immediate_actions(response: DialectResponse) -> Burst:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec import UNSET
@@ -59,6 +59,7 @@ from llm_proxy.scenario.generation import generated_values, templates
 from llm_proxy.scenario.scripted_response import (
     DEFAULT_FAILURE_MESSAGE,
     FailResponse,
+    RefuseMismatch,
     ReportScriptExhausted,
     ScriptedResponse,
     SendTurns,
@@ -79,6 +80,10 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
+
+OnMismatch = Literal["auto", "report", "error"]
+"""What a client receives for a request that no scenario expects: a final report, an HTTP error, or
+the report only if the client declares the report's tool."""
 
 _ORIGIN_NAME: Final = "test-llm"
 """The origin of error turns in the journal, and the prefix of that of scenarios."""
@@ -237,6 +242,7 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
         notes,
         response.provider_metadata or None,
         fault_rules=fault_rules,
+        failure_kind=f"no such turn: {scenario.id}" if checked.fallback_reason else "",
     )
 
 
@@ -248,6 +254,22 @@ def error_turn_response(
     response = _failure_report("Scenario validation failed.", report)
     send_turns = _send_turns_action(None, response, context)
     return ScriptedResponse(send_turns, origin, message, (message,), notes)
+
+
+def apply_on_mismatch(
+    response: ScriptedResponse, conversation: Conversation, on_mismatch: OnMismatch
+) -> ScriptedResponse:
+    """The response, with an HTTP error in place of a final report that is not to be sent.
+
+    An agent that receives a call of a tool it never declared sends requests without end.
+    """
+    tool_names = (sanitize_tool_name(tool.name) for tool in conversation.tools)
+    sends_report = on_mismatch == "report" or (
+        on_mismatch == "auto" and _FINAL_REPORT_TOOL in tool_names
+    )
+    if sends_report or not response.session_failure_reason:
+        return response
+    return replace(response, scripted_action=RefuseMismatch(response.session_failure_reason))
 
 
 def check_system_prompt(scenario: Scenario, conversation: Conversation) -> str | None:

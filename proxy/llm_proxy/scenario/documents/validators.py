@@ -136,9 +136,7 @@ def _check_turn_numbers(scenario: Mapping[str, Node], *, is_complete: bool) -> _
         numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
         missing = next((n for n in range(1, max(numbers)) if n not in numbers), None)
         if missing is not None:
-            message = (
-                f"turn {missing} is missing; requests for turn {missing} receive a failure report"
-            )
+            message = f"turn {missing} is missing; requests for turn {missing} will not match"
             yield StructFinding(("turns",), message, "warning")
 
 

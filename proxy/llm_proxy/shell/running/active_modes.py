@@ -193,6 +193,7 @@ async def _make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry
         pace_source=paces,
         max_silence_ms=settings.silence * 1000,
         synthesizes_unmatched=settings.on_unknown == "synthesis",
+        on_mismatch=settings.on_mismatch,
         offload=run_in_thread,
         is_fallback=mode != "simulate",
         respond_function=await asyncio.to_thread(_import_function, settings.respond)

@@ -20,7 +20,7 @@ from llm_proxy.misses.run_summary import (
     SummarySection,
     group_misses,
     render_summary,
-    repeated_miss_lines,
+    repeat_lines,
 )
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.private_files import private_opener, replace_file
@@ -141,7 +141,7 @@ def _log_summary(mode: str, journal: Journal) -> None:
             count_with_noun(counts.missed, "request"),
             extra=MISS_LABEL,
         )
-        for line in repeated_miss_lines(journal.times_by_miss):
+        for line in repeat_lines(journal.repeated_misses.times_by_label):
             log.warning("  %s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
@@ -155,6 +155,8 @@ def _log_summary(mode: str, journal: Journal) -> None:
         log.warning(
             "%s matched no scenario or failed a check; see the warnings above", failed_requests
         )
+        for line in repeat_lines(journal.repeated_mismatches.times_by_label):
+            log.warning("  %s", line)
     if counts.upstream_failed:
         failed_requests = count_with_noun(counts.upstream_failed, "request")
         log.warning("%s failed because of a provider or connection error", failed_requests)

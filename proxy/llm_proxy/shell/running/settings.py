@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from llm_proxy import providers
@@ -22,6 +22,9 @@ from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.shell.library.library import walk_cassettes
 from llm_proxy.take_numbers import AfterLast, OnMiss
+
+if TYPE_CHECKING:
+    from llm_proxy.scenario.scripting import OnMismatch
 
 ModeName = Literal["record", "replay", "auto", "simulate"]
 """The server commands, without `chaos`."""
@@ -44,7 +47,10 @@ _MAX_URL_CHARS: Final = 200
 """Maximum length of a URL in a message."""
 _MAX_RULES_FILE_BYTES: Final = 1024 * 1024
 """Maximum size of a file of fault rules."""
-_SIMULATION_OPTIONS: Final = ("scenarios", "mock", "respond", "on_unknown", "clock", "silence")
+_SIMULATION_OPTIONS: Final = (
+    *("scenarios", "mock", "respond", "on_unknown", "on_mismatch"),
+    *("clock", "silence"),
+)
 _SHARED_WITH_FAULTS: Final = ("silence", "clock")
 """Simulation options that faults use as well."""
 _SUPPORTS_EFFECTIVE_IDS: Final = os.access in os.supports_effective_ids
@@ -98,6 +104,7 @@ class Settings:
     respond: str | Callable[..., Any] = ""
     """The function that a mock calls for its responses, or its name as `module:function`."""
     on_unknown: OnUnknown = "error"
+    on_mismatch: OnMismatch = "auto"
     clock: ClockKind = "fixed"
     silence: float = 660.0
     """Seconds after which a scripted time-out ends if the client does not: one minute more than the

@@ -19,7 +19,7 @@ from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.journal_document import JournalEntry, ListenerClosure, SimulatedDetails
 from llm_proxy.miss_report import MissReport
-from llm_proxy.misses.run_summary import miss_label
+from llm_proxy.misses.run_summary import mismatch_label, miss_label
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ScriptedResponse,
@@ -152,6 +152,26 @@ class LibraryUsage:
         return path_as_unicode_text(Path(file).relative_to(self._root))
 
 
+class RepeatCounter:
+    """Counts problems of the same identity, such as those of a client that repeats a request."""
+
+    def __init__(self) -> None:
+        self._labels: dict[tuple[str, ...], str] = {}
+        """The label of each different problem, by its identity."""
+        self.times_by_label: Counter[str] = Counter()
+        """How often a problem occurred, by its label; only of those that were repeated."""
+
+    def add(self, identity: tuple[str, ...], label: str) -> bool:
+        """Count a problem; returns whether it is the first with this identity."""
+        if identity not in self._labels:
+            if len(self._labels) < _MAX_ENTRIES:
+                self._labels[identity] = label
+            return True
+        label = self._labels[identity]
+        self.times_by_label[label] += 1 if label in self.times_by_label else 2
+        return False
+
+
 class Journal:
     """The latest requests, recordings and failures, newest last, with counts of the whole run."""
 
@@ -166,12 +186,10 @@ class Journal:
         """One sentence for each of the latest recordings that were lost."""
         self.misses: list[MissReport] = []
         """The latest requests that were not answered from a cassette, and why."""
-        self._miss_labels: dict[tuple[str, str, str, str], str] = {}
-        """The label of each different miss, by its identity."""
-        self.times_by_miss: Counter[str] = Counter()
-        """How often a miss occurred, by its label; only of those that were repeated."""
+        self.repeated_misses = RepeatCounter()
         self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
+        self.repeated_mismatches = RepeatCounter()
         self.listener_closures: deque[ListenerClosure] = deque(maxlen=_MAX_ENTRIES)
         """The latest times in which no client could connect."""
         self.rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
@@ -227,20 +245,20 @@ class Journal:
         self.counts.missed += 1
         self.misses.append(miss_report)
         del self.misses[:-_MAX_MISSES]
-        identity = miss_report.identity
-        is_first = identity not in self._miss_labels
-        if is_first and len(self._miss_labels) < _MAX_ENTRIES:
-            self._miss_labels[identity] = miss_label(miss_report)
-        if not is_first:
-            label = self._miss_labels[identity]
-            self.times_by_miss[label] += 1 if label in self.times_by_miss else 2
-        return is_first
+        return self.repeated_misses.add(miss_report.identity, miss_label(miss_report))
 
     def add_failed_session(self, session: str, reason: str) -> None:
         """Add a request that its scenario did not expect, or has no response for."""
         self.counts.unsuccessful += 1
         self.failed_sessions.append(FailedSession(session, reason))
         del self.failed_sessions[:-_MAX_ENTRIES]
+
+    def add_mismatch(self, session: str, scripted_response: ScriptedResponse) -> bool:
+        """Add a request that no scenario expects; returns whether it is the first such mismatch."""
+        reason = scripted_response.session_failure_reason
+        self.add_failed_session(session, reason)
+        identity = (session, scripted_response.failure_kind or reason)
+        return self.repeated_mismatches.add(identity, mismatch_label(session, reason))
 
 
 def simulated_details(

@@ -254,24 +254,7 @@ class ProxyServer:
         counts = self._journal.counts
         if mode_response.is_simulated:
             counts.simulated += 1
-            scripted = mode_response.scripted_response
-            notes = () if scripted is None else scripted.journal_notes
-            log.info("%s: %s", _request_line(routed), "; ".join((mode_response.origin, *notes)))
-            if scripted is not None:
-                redacted = partial(self._redacted_text, request=routed.decompressed_request)
-                scripted = replace(
-                    scripted,
-                    session_failure_reason=redacted(scripted.session_failure_reason),
-                    warnings=tuple(map(redacted, scripted.warnings)),
-                    journal_notes=tuple(map(redacted, scripted.journal_notes)),
-                )
-                entry.simulated = simulated_details(scripted, mode_response.action_source)
-                for warning in scripted.warnings:
-                    log.warning("%s: %s", _request_line(routed), warning)
-                if scripted.session_failure_reason:
-                    self._journal.add_failed_session(
-                        routed.session, scripted.session_failure_reason
-                    )
+            self._journal_simulated(mode_response, entry, routed)
             return mode_response
         if mode_response.is_live:
             self._warn_of_dummy_key(routed)
@@ -287,6 +270,30 @@ class ProxyServer:
                 printable_excerpt(mode_response.origin, _MAX_LOGGED_CHARS),
             )
         return mode_response
+
+    def _journal_simulated(
+        self, response: ModeResponse, entry: JournalEntry, routed: RoutedRequest
+    ) -> None:
+        scripted = response.scripted_response
+        warnings: tuple[str, ...] = ()
+        if scripted is not None:
+            redacted = partial(self._redacted_text, request=routed.decompressed_request)
+            scripted = replace(
+                scripted,
+                session_failure_reason=redacted(scripted.session_failure_reason),
+                warnings=tuple(map(redacted, scripted.warnings)),
+                journal_notes=tuple(map(redacted, scripted.journal_notes)),
+            )
+            entry.simulated = simulated_details(scripted, response.action_source)
+            if scripted.session_failure_reason and not self._journal.add_mismatch(
+                routed.session, scripted
+            ):
+                return  # it is in the log already
+            warnings = scripted.warnings
+        notes = () if scripted is None else scripted.journal_notes
+        log.info("%s: %s", _request_line(routed), "; ".join((response.origin, *notes)))
+        for warning in warnings:
+            log.warning("%s: %s", _request_line(routed), warning)
 
     def _warn_of_dummy_key(self, routed: RoutedRequest) -> None:
         """Warn, once for each provider, that it gets the dummy API key of the command."""
