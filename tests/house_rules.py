@@ -24,7 +24,9 @@ PACKAGE: Final = "llm_proxy"
 _MODEL_MODULES: Final = frozenset(
     ("actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
 )
-_ENTRY_MODULES: Final = frozenset(("", "__main__", "cli", "pytest_plugin", "python_api"))
+_ENTRY_MODULES: Final = frozenset(
+    ("", "__main__", "cli", "pytest_plugin", "pytest_sessions", "python_api")
+)
 _LAYERS: Final = ("model", "logic", "modes", "shell", "entry points")
 
 _IMPURE_MODULES: Final = frozenset(

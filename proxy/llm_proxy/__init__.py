@@ -76,7 +76,8 @@ shell       the only place with sockets, files, clocks and environment
 entry
     `cli`            the command line
     `python_api`     `LLMProxy`, for scripts and tests
-    `pytest_plugin`  each test is a session
+    `pytest_plugin`  the options and the fixture of pytest; does nothing unless it is used
+    `pytest_sessions`  each test is a session
 """
 
 from typing import TYPE_CHECKING, Any

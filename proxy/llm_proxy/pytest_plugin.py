@@ -8,104 +8,46 @@ variable.
 from __future__ import annotations
 
 import os
-import tempfile
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from llm_proxy.python_api import LLMProxy, ProxySession
-    from llm_proxy.session_documents import SessionReport, SessionStart
+    from llm_proxy.pytest_sessions import ProxySessions
+    from llm_proxy.python_api import ProxySession
 
 MODE_VARIABLE: Final = "LLM_PROXY_MODE"
 """The environment variable with the mode, as `--llm-proxy` sets it."""
-_URL_VARIABLE: Final = "LLM_PROXY_URL"
-"""The variable that `llm-proxy MODE -- COMMAND` sets for its command."""
 _MODES: Final = ("replay", "record", "auto", "simulate", "off")
-_LIVE_MODES: Final = ("record", "auto")
-_MARKER: Final = "llm_proxy"
+_NAME: Final = "llm_proxy"
+"""The name of the marker and of the fixture."""
 _MARKER_HELP: Final = (
     "llm_proxy(mode=None, scenario=None, scenarios=None, faults=(), pace=None, match=None, "
     "normalise=()): run the test with llm-proxy; the test fails if no request reaches the proxy"
 )
-_MARKER_ARGUMENTS: Final = (
-    "mode", "scenario", "scenarios", "faults", "pace", "match", "normalise",
-)  # fmt: skip
-_MAX_LOG_BYTES: Final = 64 * 1024
-"""Bytes of the log that a failed test shows, the last ones."""
-_MAX_LISTED: Final = 20
-"""Maximum number of lines of a kind in the terminal summary."""
-_RECORD_COMMAND: Final = "pytest --llm-proxy=auto"
-"""The command that records missing requests only."""
-_NO_REQUEST: Final = (
-    "no request reached llm-proxy at {url}. Does the code create its client after the start of the "
-    "test, and does the client read its base URL from the environment, such as OPENAI_BASE_URL? "
-    "Is a base URL fixed in the code?{hint} If the test sends no request, remove the marker "
-    "llm_proxy"
-)
 
 
 @dataclass
-class _Totals:
-    """The counts of a run for the terminal summary; those of xdist workers are added up."""
+class _Run:
+    """The mode of this pytest process, and its sessions if the proxy is used."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    played_files: set[str] = field(default_factory=set)
-    unplayed_files: list[str] = field(default_factory=list)
-    late_requests: list[str] = field(default_factory=list)
+    mode: str
+    """The mode for all tests; empty if only marked tests use the proxy."""
+    sessions: ProxySessions | None = None
 
-    def add_report(self, report: SessionReport) -> None:
-        """Add the session of one test."""
-        self.counts["tests"] += 1
-        self.counts["played"] += report.replayed
-        self.counts["simulated"] += report.simulated
-        self.counts["recorded"] += len(report.recorded_files)
-        self.counts["missed"] += len(report.misses)
-        self.counts["aborted"] += report.aborted
-        self.played_files |= set(report.played_files)
-        self.unplayed_files += report.unplayed_files
+    def activate(self, config: pytest.Config) -> ProxySessions:
+        """Register the hooks for tests, once."""
+        from llm_proxy.pytest_sessions import ProxySessions  # noqa: PLC0415 # only if it is used
 
-    def to_builtins(self) -> dict[str, Any]:
-        """The counts of an xdist worker, for the controller."""
-        return {
-            "counts": dict(self.counts),
-            "played_files": sorted(self.played_files),
-            "unplayed_files": self.unplayed_files,
-            "late_requests": self.late_requests,
-        }
-
-    def add_worker(self, totals: dict[str, Any]) -> None:
-        """Add the counts of an xdist worker."""
-        self.counts.update(totals["counts"])
-        self.played_files |= set(totals["played_files"])
-        self.unplayed_files += totals["unplayed_files"]
-        self.late_requests += totals["late_requests"]
-
-    def lines(self) -> Iterator[str]:
-        """The lines of the summary."""
-        counts = self.counts
-        phrases = [f"played {counts['played']} from {_count(len(self.played_files), 'cassette')}"]
-        phrases += [f"simulated {counts['simulated']}"] if counts["simulated"] else []
-        phrases += [
-            f"recorded {counts['recorded']}",
-            f"missed {counts['missed']}",
-            f"{_count(len(self.unplayed_files), 'cassette')} unused",
-        ]
-        yield ", ".join(phrases)
-        if counts["aborted"]:
-            yield f"{_count(counts['aborted'], 'response')} cut off at the end of a test"
-        for heading, texts in (("unused", self.unplayed_files), ("late", self.late_requests)):
-            yield from (f"{heading}: {text}" for text in texts[:_MAX_LISTED])
-            if len(texts) > _MAX_LISTED:
-                yield f"{heading}: and {len(texts) - _MAX_LISTED} more"
+        if self.sessions is None:
+            self.sessions = ProxySessions(config, self.mode, uses_proxy)
+            config.pluginmanager.register(self.sessions)
+        return self.sessions
 
 
-_TOTALS: Final = pytest.StashKey[_Totals]()
-_PLUGIN: Final = pytest.StashKey["_ProxyPlugin"]()
+_RUN: Final = pytest.StashKey[_Run]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -134,22 +76,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; start the proxy if the plugin was loaded late."""
     config.addinivalue_line("markers", _MARKER_HELP)
     _set_up(config)
-    if _is_xdist_controller(config):  # it has imported the conftest files, and runs no test
-        config.stash[_PLUGIN].stop_proxy()
+    run = config.stash.get(_RUN, None)
+    if run is not None and run.sessions is not None and _is_xdist_controller(config):
+        run.sessions.stop_proxy()  # it has imported the conftest files, and runs no test
 
 
 def _set_up(config: pytest.Config) -> None:
     """Create the plugin of this run, once; with a mode for all tests, start its proxy."""
     namespace = config.known_args_namespace
-    if _PLUGIN in config.stash or namespace.help or namespace.version:
+    if _RUN in config.stash or namespace.help or namespace.version:
         return
     mode = namespace.llm_proxy or os.environ.get(MODE_VARIABLE, "") or config.getini("llm_proxy")
     if mode and mode not in _MODES:
         raise pytest.UsageError(f"llm_proxy: unknown mode {mode!r}; known: {', '.join(_MODES)}")
-    plugin = config.stash[_PLUGIN] = _ProxyPlugin(config, mode)
+    run = config.stash[_RUN] = _Run(mode)
     if mode not in {"", "off"}:
-        plugin.activate()
-        plugin.start_proxy().patch_environment()
+        run.activate(config).start_proxy().patch_environment()
 
 
 def _is_xdist_controller(config: pytest.Config) -> bool:
@@ -161,359 +103,28 @@ def _is_xdist_controller(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Activate the plugin if a test uses it."""
-    plugin = config.stash[_PLUGIN]
-    if plugin.mode != "off" and any(map(plugin.uses_proxy, items)):
-        plugin.activate()
+    run = config.stash[_RUN]
+    if run.mode != "off" and any(map(uses_proxy, items)):
+        run.activate(config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Add up the counts of an xdist worker."""
     if totals := getattr(node, "workeroutput", {}).get("llm_proxy"):
-        node.config.stash.setdefault(_TOTALS, _Totals()).add_worker(totals)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the run after a late request."""
-    totals = session.config.stash.get(_TOTALS, None)
-    if totals is None:
-        return
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["llm_proxy"] = totals.to_builtins()
-    if totals.late_requests and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Print what was played, recorded, missed and unused."""
-    totals = config.stash.get(_TOTALS, None)
-    if totals is not None and totals.counts["tests"]:
-        first, *others = totals.lines()
-        terminalreporter.write_line(f"llm-proxy: {first}")
-        for line in others:
-            terminalreporter.write_line(f"llm-proxy: {line}")
+        node.config.stash[_RUN].activate(node.config).totals.add_worker(totals)
 
 
 @pytest.fixture
 def llm_proxy(request: pytest.FixtureRequest) -> ProxySession:
     """The session of this test: its base URLs, calls, misses, scenario and faults."""
-    plugin = request.config.stash[_PLUGIN]
-    if plugin.mode == "off":
+    run = request.config.stash[_RUN]
+    if run.mode == "off":
         pytest.skip("the test needs llm-proxy, and --llm-proxy=off is set")
-    return plugin.session_for_fixture(request.node)
+    return run.activate(request.config).session_for_fixture(request.node)
 
 
-class _ProxyPlugin:
-    """The hooks and the proxy of one pytest process in which a test uses the proxy."""
-
-    def __init__(self, config: pytest.Config, mode: str) -> None:
-        self.mode = mode
-        """The mode for all tests; empty if only marked tests use the proxy."""
-        self._config = config
-        self._proxy: LLMProxy | None = None
-        self._log: IO[bytes] | None = None
-        self._session: ProxySession | None = None
-        """The session of the running test."""
-        self._fixture_sessions: list[str] = []
-        self._threads_before: frozenset[threading.Thread] = frozenset()
-        """The threads at the start of the running test."""
-        self._unfinished_threads: dict[str, list[threading.Thread]] = {}
-        """The threads that a test has left running, by the name of its session."""
-        self._shown_failures = 0
-        """How many misses and mismatches of the running test have failed it."""
-        self._has_failed = False
-        """Whether the running test has failed."""
-        self._log_start = 0
-
-    def activate(self) -> None:
-        """Register the hooks for tests."""
-        self._config.stash.setdefault(_TOTALS, _Totals())
-        if not self._config.pluginmanager.is_registered(self):
-            self._config.pluginmanager.register(self)
-
-    def uses_proxy(self, item: pytest.Item) -> bool:
-        """Whether a test runs with the proxy."""
-        return (
-            bool(self.mode)
-            or item.get_closest_marker(_MARKER) is not None
-            or _MARKER in getattr(item, "fixturenames", ())
-        )
-
-    def start_proxy(self) -> LLMProxy:
-        """The proxy of this process, started at its first use.
-
-        Raises `pytest.UsageError` if it cannot start.
-        """
-        if self._proxy is not None:
-            return self._proxy
-        if url := os.environ.get(_URL_VARIABLE):
-            raise pytest.UsageError(
-                f"pytest runs under llm-proxy already ({_URL_VARIABLE}={url}): run pytest "
-                "--llm-proxy=record instead of llm-proxy record -- pytest, or unset the variable"
-            )
-        from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
-        from llm_proxy.python_api import LLMProxy  # noqa: PLC0415 # only where the proxy is used
-
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 # kept open by the proxy
-        proxy = LLMProxy(
-            cast("Any", self.mode or "replay"),
-            defaults={"pace": "instant"},
-            folder=self._config.rootpath,
-            record_command=_RECORD_COMMAND,
-            log=self._log,
-            patch_environment=False,
-        )
-        try:
-            self._proxy = proxy.start()
-        except LlmProxyError as error:
-            raise pytest.UsageError(f"llm-proxy: {error}") from None
-        self._config.add_cleanup(self.stop_proxy)
-        return proxy
-
-    def stop_proxy(self) -> None:
-        """Stop the proxy, if it is running; the workers of xdist start their own."""
-        if self._proxy is None:
-            return
-        from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
-
-        proxy, self._proxy = self._proxy, None
-        try:
-            if self._session is not None:  # the run was interrupted
-                proxy.end_session(self._session.name, keep_recordings=False)
-            for name in self._fixture_sessions:
-                proxy.end_session(name, keep_recordings=True)
-            proxy.stop()
-        except LlmProxyError:  # the process was killed, or has crashed: its log says why
-            return
-
-    def session_for_fixture(self, item: pytest.Item) -> ProxySession:
-        """The session of a test; it starts now if the fixture was requested dynamically."""
-        self.activate()
-        return self._session or self._start_session(item)
-
-    def _start_session(self, item: pytest.Item) -> ProxySession:
-        from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
-
-        proxy = self.start_proxy()
-        if self._session is not None:  # its teardown was never run
-            proxy.end_session(self._session.name, keep_recordings=False)
-        self._log_start = self._log_size()
-        self._threads_before = frozenset(threading.enumerate())
-        self._shown_failures, self._has_failed = 0, False
-        try:
-            start = self._session_start(item)
-            self._session = proxy.start_session(session_name(item), start)
-        except LlmProxyError as error:
-            pytest.fail(f"llm-proxy: {error}", pytrace=False)
-        if not self.mode:
-            proxy.patch_environment()
-        return self._session
-
-    def _session_start(self, item: pytest.Item) -> SessionStart:
-        """How the session of a test starts, by its markers; the closest marker counts."""
-        from llm_proxy.session_documents import SessionStart  # noqa: PLC0415 # as above
-
-        arguments: dict[str, Any] = {}
-        for mark in reversed(list(item.iter_markers(_MARKER))):
-            unknown = [*map(repr, mark.args), *(mark.kwargs.keys() - set(_MARKER_ARGUMENTS))]
-            if unknown:
-                pytest.fail(
-                    f"marker llm_proxy: unknown argument {', '.join(unknown)}; "
-                    f"known: {', '.join(_MARKER_ARGUMENTS)}",
-                    pytrace=False,
-                )
-            arguments |= mark.kwargs
-        options = [
-            (name, str(value))
-            for name in ("scenarios", "match", "normalise")
-            for value in _as_list(arguments.get(name))
-        ]
-        is_scripted = bool(arguments.get("scenario") or arguments.get("scenarios"))
-        mode = arguments.get("mode") or ("simulate" if is_scripted else "")
-        return SessionStart(
-            mode=self._allowed_mode(mode),
-            options=tuple(options),
-            pace=arguments.get("pace") or "",
-            faults=tuple(_as_list(arguments.get("faults"))),
-            scenario=arguments.get("scenario") or "",
-            unfinished_sessions=tuple(
-                name
-                for name, threads in self._unfinished_threads.items()
-                if any(thread.is_alive() for thread in threads)
-            ),
-        )
-
-    def _allowed_mode(self, mode: str) -> str:
-        """The mode of a test whose marker has this one.
-
-        A run in `replay` connects to no provider, and a run in `record` records all live tests.
-        """
-        is_live = mode in _LIVE_MODES
-        return self.mode if is_live and self.mode in {"replay", "record"} else mode
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        """Start the session of a test before its fixtures are set up."""
-        if self.mode != "off" and self.uses_proxy(item):
-            self._start_session(item)
-        yield from self._fail_after_misses()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Fail a test that had a miss, or that never reached the proxy."""
-        yield from self._fail_after_misses()
-        is_marked = item.get_closest_marker(_MARKER) is not None
-        if self._session is not None and is_marked and not self._session.report.requests:
-            hint = _blocked_network_hint(item)
-            pytest.fail(_NO_REQUEST.format(url=self._session.url, hint=hint), pytrace=False)
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        """End the session of a test after its fixtures were torn down."""
-        try:
-            yield
-        finally:
-            session, self._session = self._session, None
-            if session is not None:
-                self._end_session(session)
-
-    def _end_session(self, session: ProxySession) -> None:
-        from llm_proxy.errors import LlmProxyError  # noqa: PLC0415 # only where the proxy is used
-
-        proxy = self.start_proxy()
-        if not self.mode:
-            proxy.restore_environment()
-        keeps = not self._has_failed or self._config.getoption("llm_proxy_keep_failed")
-        try:
-            report = proxy.end_session(session.name, keep_recordings=keeps)
-        except LlmProxyError as error:
-            pytest.fail(f"llm-proxy: {error}", pytrace=False)
-        self._config.stash[_TOTALS].add_report(report)
-        if threads := [*set(threading.enumerate()) - self._threads_before]:
-            self._unfinished_threads[session.name] = threads
-        failures = [*self._new_failures(report), *report.lost_recordings]
-        if failures:
-            pytest.fail(_failure_text(failures), pytrace=False)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(
-        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-    ) -> Iterator[None]:
-        """Give requests of a fixture that several tests share a session of its own.
-
-        Which test sets the fixture up depends on the order of the tests.
-        """
-        session = self._session
-        if session is None or fixturedef.scope == "function":
-            return (yield)
-        from llm_proxy.session_documents import (  # noqa: PLC0415 # as above
-            SessionStart,
-            readable_session_name,
-        )
-
-        proxy = self.start_proxy()
-        index = getattr(request, "param_index", 0)
-        suffix = f"[{index}]" if hasattr(request, "param") else ""
-        name = readable_session_name(f"{fixturedef.baseid}::{fixturedef.argname}{suffix}")
-        is_running = name in self._fixture_sessions
-        if not is_running:
-            self._fixture_sessions.append(name)
-        proxy.start_session(name, SessionStart(resume=is_running))
-        try:
-            return (yield)
-        finally:
-            proxy.resume_session(session.name)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
-        """Remember that a test has failed, and show the log of the proxy."""
-        report = cast("pytest.TestReport", (yield))
-        if report.failed:
-            self._has_failed = True
-            if self._proxy is not None and (text := self._read_log()):
-                report.sections.append(("llm-proxy log", text))
-        return report  # type: ignore[return-value] # as pluggy returns it
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Count the requests that arrived after the end of their test."""
-        if self._proxy is not None:
-            self._config.stash[_TOTALS].late_requests += self._proxy.late_requests
-
-    def _fail_after_misses(self) -> Iterator[None]:
-        """Run one phase of a test; it fails after a miss, even if the test has caught the error."""
-        has_raised = True
-        try:
-            yield
-            has_raised = False
-        except pytest.skip.Exception:
-            self._fail_if_missed()
-            raise
-        finally:
-            if has_raised and self._session is not None:
-                self._new_failures(self._session.report)  # the log in the report shows them
-        self._fail_if_missed()
-
-    def _fail_if_missed(self) -> None:
-        if self._session is not None and (failures := self._new_failures(self._session.report)):
-            pytest.fail(_failure_text(failures), pytrace=False)
-
-    def _new_failures(self, report: SessionReport) -> list[str]:
-        """The misses and mismatches of the running test that have not failed it yet."""
-        advice = f"to record the request, run {_RECORD_COMMAND}"
-        misses = (f"{miss.text}\n{advice}" for miss in report.misses)
-        failures = [*misses, *report.scenario_failures]
-        new_failures = failures[self._shown_failures :]
-        self._shown_failures = len(failures)
-        return new_failures
-
-    def _log_size(self) -> int:
-        return 0 if self._log is None else os.fstat(self._log.fileno()).st_size
-
-    def _read_log(self) -> str:
-        """The log of the proxy since the start of the test, its last part if it is long."""
-        if self._log is None:
-            return ""
-        end = self._log_size()
-        start = max(self._log_start, end - _MAX_LOG_BYTES)
-        return os.pread(self._log.fileno(), end - start, start).decode("utf-8", "replace")
-
-
-def session_name(item: pytest.Item) -> str:
-    """The name of a test's session: readable, and different for different node ids."""
-    from llm_proxy.session_documents import readable_session_name  # noqa: PLC0415 # as above
-
-    node_id = item.nodeid
-    for mark in item.iter_markers("xdist_group"):  # with --dist loadgroup, xdist appends it
-        group = mark.kwargs.get("name", mark.args[0] if mark.args else "default")
-        node_id = node_id.removesuffix(f"@{group}")
-    return readable_session_name(node_id)
-
-
-def _blocked_network_hint(item: pytest.Item) -> str:
-    """A hint if another plugin keeps the test from connecting to the proxy."""
-    options = item.config.option
-    if getattr(options, "disable_socket", False) and not getattr(options, "allow_hosts", None):
-        return " pytest-socket blocks the network: add --allow-hosts=127.0.0.1."
-    if getattr(options, "block_network", False) or item.get_closest_marker("block_network"):
-        return " pytest-recording blocks the network: add --allowed-hosts=127.0.0.1."
-    if item.get_closest_marker("vcr") is not None:
-        return " The marker vcr makes VCR.py respond to the requests: remove one of the markers."
-    return ""
-
-
-def _failure_text(failures: list[str]) -> str:
-    return "\n\n".join(f"llm-proxy: {failure}" for failure in dict.fromkeys(failures))
-
-
-def _as_list(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else [*map(str, value)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+def uses_proxy(item: pytest.Item) -> bool:
+    """Whether a test asks for the proxy, by its marker or its fixture."""
+    has_fixture = _NAME in getattr(item, "fixturenames", ())
+    return has_fixture or item.get_closest_marker(_NAME) is not None
