@@ -178,7 +178,7 @@ class ProxySessions:
             start = self._session_start(item)
             self._session = proxy.start_session(session_name(item), start)
         except LlmProxyError as error:
-            pytest.fail(f"llm-proxy: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"llm-proxy: {error}", pytrace=False) from None
         if not self._mode:
             proxy.patch_environment()
         return self._session
@@ -225,9 +225,14 @@ class ProxySessions:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        """Start the session of a test before its fixtures are set up."""
-        if self._mode or self._uses_proxy(item):
+        """Start the session of a test before its fixtures are set up.
+
+        A test of pytest-recording keeps its own URLs, also in a run with the proxy.
+        """
+        if self._uses_proxy(item) or (self._mode and item.get_closest_marker("vcr") is None):
             self._start_session(item)
+        elif self._proxy is not None:
+            self._proxy.restore_environment()
         yield from self._fail_after_misses()
 
     @pytest.hookimpl(wrapper=True)
@@ -248,6 +253,8 @@ class ProxySessions:
             session, self._session = self._session, None
             if session is not None:
                 self._end_session(session)
+            elif self._proxy is not None and self._mode:
+                self._proxy.patch_environment()
 
     def _end_session(self, session: ProxySession) -> None:
         proxy = self.start_proxy()
@@ -257,7 +264,7 @@ class ProxySessions:
         try:
             report = proxy.end_session(session.name, keep_recordings=keeps)
         except LlmProxyError as error:
-            pytest.fail(f"llm-proxy: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"llm-proxy: {error}", pytrace=False) from None
         self.totals.add_report(report)
         if threads := [*set(threading.enumerate()) - self._threads_before]:
             self._unfinished_threads[session.name] = threads
