@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
-CASES = ("Every request", "`record`", "A replay", "A miss", "A scenario turn", "A fault")
+CASES = ("Every request", "`record`", "A replay", "A miss", "A scenario turn", "A test", "A fault")
 
 
 @pytest.mark.parametrize("title", CASES)
