@@ -185,11 +185,11 @@ def import_(
                 "library": library.root,
                 "dry_run": dry_run,
                 "files": documents,
-                "sum": _sum_document(documents, losses),
+                "sum": _sum_document(documents, losses, settings.pace),
             }
         )
     else:
-        _print_report(library, documents, losses, is_dry_run=dry_run)
+        _print_report(library, documents, losses, settings.pace, is_dry_run=dry_run)
     has_refusals = any(document["refused"] or document["reason"] for document in documents)
     raise click.exceptions.Exit(1 if has_refusals else 0)
 
@@ -223,7 +223,9 @@ def _unit_of(document: _FileDocument) -> str:
 
 
 def _sum_document(
-    documents: Sequence[_FileDocument], losses: Mapping[str, Counter[ImportLoss]]
+    documents: Sequence[_FileDocument],
+    losses: Mapping[str, Counter[ImportLoss]],
+    pace: Pace | None,
 ) -> dict[str, Any]:
     files = Counter(document["result"] for document in documents)
     counts = {
@@ -234,7 +236,7 @@ def _sum_document(
         "files": {status: files[status] for status in _STATUS_STYLES},
         **counts,
         "lost": {
-            loss.name: {f"{unit}s": count, "text": loss.effect}
+            loss.name: {f"{unit}s": count, "text": loss.effect_with(pace)}
             for unit, unit_losses in losses.items()
             for loss, count in unit_losses.most_common()
         },
@@ -253,6 +255,7 @@ def _print_report(
     library: Library,
     documents: Sequence[_FileDocument],
     losses: Mapping[str, Counter[ImportLoss]],
+    pace: Pace | None,
     *,
     is_dry_run: bool,
 ) -> None:
@@ -285,7 +288,8 @@ def _print_report(
         print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more failures; use --json to list all")
     for unit, unit_losses in losses.items():
         for loss, count in unit_losses.most_common():
-            print_note(f"{loss.name} ({count_with_noun(count, unit)}): {loss.effect}")
+            label = f"{loss.name} ({count_with_noun(count, unit)})"
+            print_note(f"{label}: {loss.effect_with(pace)}")
     for unit in _UNITS:
         if of_unit := [document for document in documents if _unit_of(document) == unit]:
             print_note(_summary_line(library, unit, of_unit, is_dry_run=is_dry_run))
