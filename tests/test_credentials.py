@@ -11,6 +11,7 @@ import pytest
 
 from case_tables import each_row
 from llm_proxy.exchange import Request
+from llm_proxy.providers import DUMMY_API_KEY
 from llm_proxy.redaction import (
     PLACEHOLDER,
     has_secret_shape,
@@ -257,6 +258,7 @@ def test_no_session_of_128_random_bits_is_overlooked() -> None:
         (make_request(("x-auth-mode", "required")), []),
         (make_request(("x-token-limit", "unlimited")), []),
         (make_request(("Authorization", "Bearer lm-studio")), []),
+        (make_request(("Authorization", f"Bearer {DUMMY_API_KEY}")), []),
         (make_request(("x-api-key", "not-needed")), []),
         (make_request(("x-api-key", "sk-no-key-required")), []),
         (make_request(("x-api-key", "correct horse battery")), ["correct horse battery"]),

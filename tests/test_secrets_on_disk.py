@@ -18,14 +18,16 @@ from urllib.parse import quote
 
 import pytest
 
+from case_tables import each_row
 from cli_process import run_command, running_server
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.framing.eventstream import encode_frame
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from raw_http import build_http_request, send_request
 from stored_cassettes import DONE_EVENT
-from stub_upstream import Connection, Script, upstream
+from stub_upstream import Connection, Script, chunked, upstream
 from waiting import wait_until
 
 API_KEY: Final = 'sk-"canary/01\\23+45'
@@ -361,3 +363,38 @@ async def test_the_journal_shows_no_credential_of_a_path_while_it_is_being_answe
             resume.set()
             await pending_response
     assert path == "/v1/files/[redacted-client]"
+
+
+@each_row(
+    ("path", "body", "rules", "places"),
+    [
+        (PATH, {"messages": [{"content": API_KEY}]}, [], ["$.messages[0].content"]),
+        (PATH, {"trace": {"a b": API_KEY}}, [], ["$.trace['a b']"]),
+        (PATH, {"trace": {"a b": API_KEY}}, ["ignore=$.trace"], []),
+        (PATH, {"trace": API_KEY, "user": API_KEY}, ["ignore=$.trace"], ["$.user"]),
+        ("/v1/messages", {"metadata": {"user_id": API_KEY}}, ["claude-code"], []),
+        ("/v1/messages", {"metadata": {"other": API_KEY}}, ["claude-code"], ["$.metadata.other"]),
+        (f"/v1/files/{quote(API_KEY, safe='')}", {}, [], ["path"]),
+        (f"{PATH}?q={quote(API_KEY, safe='')}", {}, ["ignore=$.q"], ["query"]),
+    ],
+)
+async def test_a_credential_in_a_field_that_counts_for_the_key_gives_a_warning(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    body: dict[str, object],
+    rules: list[str],
+    places: list[str],
+) -> None:
+    caplog.clear()
+    request = build_http_request(path, json.dumps(body).encode(), JSON_HEADER, BEARER_HEADER)
+    async with upstream(chunked([DONE_EVENT])) as live:
+        match_rules = parse_rules(rules)
+        async with proxy("record", tmp_path, live.url, match_rules=match_rules) as recording:
+            await send_request(recording.url, request)
+    warnings = [message for message in caplog.messages if "the key depends on" in message]
+    assert [
+        re.findall("the request contains a client credential at (.*?);", warning)
+        for warning in warnings
+    ] == [[place] for place in places]
+    assert leaks(tmp_path) == []

@@ -44,9 +44,10 @@ _MAX_ENVIRONMENT_BYTES: Final = 4096
 _MIN_RANDOM_CHARS: Final = 4
 """A secret has at least this many letters and digits outside of words and numbers."""
 _DUMMY_CREDENTIALS: Final = frozenset(
-    {b"anonymous", b"disabled", b"dummy-key", b"lm-studio", b"no-key-required", b"not-needed",
-     b"not-required", b"optional", b"placeholder", b"redacted", b"[redacted]", b"<redacted>",
-     b"required", b"sk-no-key-required", b"undefined", b"your-api-key", b"your_api_key"}
+    {b"anonymous", b"disabled", b"dummy-key", b"llm-proxy-replay", b"lm-studio",
+     b"no-key-required", b"not-needed", b"not-required", b"optional", b"placeholder", b"redacted",
+     b"[redacted]", b"<redacted>", b"required", b"sk-no-key-required", b"undefined",
+     b"your-api-key", b"your_api_key"}
 )  # fmt: skip
 """Values that clients send if no credential is needed, in lower case."""
 _ALPHANUMERIC_RUN: Final = re.compile(rb"[A-Za-z0-9]+")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -311,18 +312,19 @@ def redact_text(
     return redactor.redact(text.encode("utf-8", "replace")).decode()
 
 
-def keyed_secret_places(stored: StoredRequest) -> Iterator[str]:
+def keyed_secret_places(stored: StoredRequest, get_key_body: Callable[[], Json]) -> Iterator[str]:
     """Where a stored request has placeholders of secrets that count for its key, as sentences.
 
-    Other secrets are replaced before the key is computed.
+    Other secrets are replaced before the key is computed.  `get_key_body` returns the part of the
+    body that counts for the key: a JSON value, or the text of a body that is not JSON or is nested
+    too deep.
     """
     for placeholder, kind in _KEYED_SECRETS.items():
         if placeholder in stored.path + stored.query or placeholder.encode() in stored.body:
-            text = stored.body.decode("utf-8", "surrogateescape")
-            try:
-                body = cast("Json", parse_json_document(text))
-            except ValueError:
-                body = text
+            body = get_key_body()
+            if isinstance(body, str):
+                with suppress(ValueError):
+                    body = cast("Json", parse_json_document(body))
             for name, value in (("path", stored.path), ("query", stored.query), ("$", body)):
                 for path in _paths_with(value, placeholder, name):
                     yield f"the request contains {kind} at {path}"

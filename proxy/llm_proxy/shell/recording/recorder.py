@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from llm_proxy import framing, redaction
+from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
 from llm_proxy.cassette.model import encode_line, printable_model
 from llm_proxy.display import count_with_noun
@@ -50,6 +50,7 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
 from llm_proxy.shell.recording.spooling import MAX_BODY_BYTES, SpoolFile
 from llm_proxy.take_numbers import RequestCounter
+from llm_proxy.turns import Json
 from llm_proxy.version import __version__
 
 log: Final = logging.getLogger("llm_proxy")
@@ -242,7 +243,15 @@ class SpoolWriter:
 
     def _warn_of_keyed_secrets(self, stored: StoredRequest) -> None:
         """Warn of secrets that are part of the key: with others, the request finds no cassette."""
-        for place in redaction.keyed_secret_places(stored):
+        routed = self._routed
+        assert routed is not None  # noqa: S101 # the head has not arrived yet
+
+        def key_body() -> Json:
+            return matching.normalized_document(
+                routed.provider, stored, routed.match_rules
+            ).document.body
+
+        for place in redaction.keyed_secret_places(stored, key_body):
             if place not in self._recorder.warned_places:
                 self._recorder.warned_places.add(place)
                 log.warning(
