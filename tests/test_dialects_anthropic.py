@@ -246,7 +246,7 @@ def test_the_codec_goes_by_content_type_and_status(
 )  # fmt: skip
 def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
     assert DIALECT.completeness(stream_response(body)) == Completeness(
-        is_complete=True, reason=reason
+        is_complete=True, reason=reason, is_error=reason.startswith("in-band error")
     )
 
 

@@ -322,7 +322,9 @@ COMPLETE = {
 @each_row(("body", "reason"), COMPLETE.values(), ids=COMPLETE)
 def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
     completeness = DIALECT.completeness(stream_response(body))
-    assert completeness == Completeness(is_complete=True, reason=reason, is_proven=True)
+    assert completeness == Completeness(
+        is_complete=True, reason=reason, is_error=reason.startswith("in-band error")
+    )
 
 
 STREAM_ERRORS = {
@@ -360,7 +362,8 @@ def test_an_error_completes_a_stream_which_keeps_the_preceding_content(
     response = stream_response(text_chunk("Hi") + data)
 
     reason = f"in-band error: {' '.join(failure.message.split())}"
-    assert DIALECT.completeness(response) == Completeness(is_complete=True, reason=reason)
+    completeness = Completeness(is_complete=True, reason=reason, is_error=True)
+    assert DIALECT.completeness(response) == completeness
     assert DIALECT.decode_response(response) == (Turn((Text("Hi"),), failure=failure),)
 
 

@@ -445,7 +445,8 @@ def test_an_error_completes_a_stream_which_keeps_the_preceding_content(
     response = stream_response(text_delta("Hi") + body)
 
     reason = f"in-band error: {' '.join(failure.message.split())}"
-    assert DIALECT.completeness(response) == Completeness(is_complete=True, reason=reason)
+    completeness = Completeness(is_complete=True, reason=reason, is_error=True)
+    assert DIALECT.completeness(response) == completeness
     (turn,) = DIALECT.decode_response(response)
     assert (turn.text, turn.failure, turn.finish) == ("Hi", failure, finish)
 

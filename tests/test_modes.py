@@ -21,7 +21,7 @@ from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
 from llm_proxy.ports import ActiveRecording, SimilarTakes, StartRecording
 from llm_proxy.routing import RoutedRequest, route_request
-from llm_proxy.take_numbers import AfterLast, OnMiss
+from llm_proxy.take_numbers import AfterLast, Again, OnMiss
 from pacing_helpers import make_player
 
 
@@ -79,6 +79,8 @@ class FakeRecorder:
     def __init__(self) -> None:
         self.started: list[tuple[str, int | None]] = []
         self.resets: list[str] = []
+        self.own_take_count = 0
+        """The number of takes that the run has recorded for every request."""
 
     def start_recording(
         self,
@@ -88,6 +90,9 @@ class FakeRecorder:
     ) -> ActiveRecording:
         self.started.append((call.session, take))
         return NullRecording()
+
+    async def takes_of_run(self, session: str, key: str) -> Sequence[StoredTake]:
+        return [StoredTake(f"own-{number}") for number in range(1, self.own_take_count + 1)]
 
     def reset_session(self, session: str) -> None:
         self.resets.append(session)
@@ -195,9 +200,12 @@ async def test_record_forwards_and_records_every_request() -> None:
     assert recorder.resets == ["s"]
 
 
-def auto(on_miss: OnMiss, **takes: int) -> tuple[AutoMode, FakeUpstream, FakeRecorder]:
+def auto(
+    on_miss: OnMiss, again: Again = "record", **takes: int
+) -> tuple[AutoMode, FakeUpstream, FakeRecorder]:
     upstream, recorder = FakeUpstream(), FakeRecorder()
-    mode = AutoMode(StoredTakes(**takes), upstream, recorder, make_player(InstantPace()), on_miss)
+    player = make_player(InstantPace())
+    mode = AutoMode(StoredTakes(**takes), upstream, recorder, player, on_miss, again)
     return mode, upstream, recorder
 
 
@@ -214,6 +222,25 @@ async def test_auto_begins_a_session_again() -> None:
     mode.reset_session("s")
     assert await origins(mode, call(), call()) == ["s-1", "live"]
     assert recorder.started == [("s", 2), ("s", 2)]
+
+
+@each_row(
+    ("own_take_count", "expected"),
+    [
+        (0, ["s-1", "live", "live", "live"]),
+        (1, ["s-1", "own-1", "own-1", "own-1"]),
+        (2, ["s-1", "own-1", "own-2", "own-2"]),
+    ],
+)
+async def test_auto_may_replay_what_its_run_has_recorded_after_the_existing_takes(
+    own_take_count: int, expected: list[str]
+) -> None:
+    mode, upstream, recorder = auto("record", "replay", s=1)
+    recorder.own_take_count = own_take_count
+    assert await origins(mode, *[call()] * 4) == expected
+    mode.reset_session("s")
+    assert await origins(mode, *[call()] * 4) == expected
+    assert upstream.request_count == len(recorder.started) == 2 * expected.count("live")
 
 
 async def test_auto_may_forward_without_recording() -> None:

@@ -14,6 +14,7 @@ from llm_proxy.cli.serve import record
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.shell.running.settings import Settings, settings_warnings
 
+_AGAIN_WARNING = "--again replay has no effect with --on-miss passthrough"
 _NO_EFFECT = "no effect without --on-miss scenario"
 
 
@@ -60,6 +61,26 @@ def test_simulation_options_without_effect_are_named(
 @each_row("mode", ["record", "auto", "replay"])
 def test_no_warning_about_options_that_are_not_given(tmp_path: Path, mode: str) -> None:
     assert warnings_for(tmp_path, mode, "record") == []
+
+
+@each_row(
+    ("mode", "on_miss", "again", "expected_warnings"),
+    [
+        ("auto", "record", "replay", []),
+        ("auto", "passthrough", "record", []),
+        (
+            "auto",
+            "passthrough",
+            "replay",
+            [_AGAIN_WARNING],
+        ),
+        ("replay", "fail", "replay", []),  # from a settings file, which all commands share
+    ],
+)
+def test_again_has_an_effect_only_on_recordings(
+    tmp_path: Path, mode: str, on_miss: str, again: str, expected_warnings: list[str]
+) -> None:
+    assert warnings_for(tmp_path, mode, on_miss, again=again) == expected_warnings
 
 
 def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:

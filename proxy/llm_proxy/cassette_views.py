@@ -6,6 +6,8 @@ dialect is looked up again: later versions know more dialects, and files stay as
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects import OPAQUE, Dialect, DialectResponse
@@ -52,7 +54,10 @@ def cassette_outcome(cassette: Cassette) -> Outcome:
         return Outcome(
             is_complete=False, is_proven=True, reason=_PARTIAL_REASONS[cassette.response_end.ending]
         )
+    is_error = cassette.response_head.status >= HTTPStatus.BAD_REQUEST
     if cassette.response_head.framing == "none":
-        return Outcome(is_complete=True, is_proven=True, reason="no body")
+        return Outcome(is_complete=True, is_proven=True, reason="no body", is_error=is_error)
     judgement = cassette_dialect(cassette).completeness(stored_dialect_response(cassette))
-    return Outcome(judgement.is_complete, judgement.is_proven, judgement.reason)
+    return Outcome(
+        judgement.is_complete, judgement.is_proven, judgement.reason, is_error or judgement.is_error
+    )

@@ -48,13 +48,23 @@ def printable_excerpt(text: str, max_chars: int) -> str:
     return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
 
 
-def name_hint(name: str, known_names: Iterable[str], otherwise: str | None = None) -> str:
-    """A hint for an unknown name: the nearest known one; else `otherwise`, or by default all."""
+def name_hint(
+    name: str,
+    known_names: Iterable[str],
+    otherwise: str | None = None,
+    *,
+    shared_prefix: str = "",
+) -> str:
+    """A hint for an unknown name: the nearest known one; else `otherwise`, or by default all.
+
+    `shared_prefix` begins every name, and so does not count as similarity.
+    """
     from difflib import get_close_matches  # noqa: PLC0415 # 5 ms, only where a name is wrong
 
     known_names = list(known_names)
-    if close_names := get_close_matches(name, known_names, 1):
-        return f"did you mean '{close_names[0]}'?"
+    known_stems = [known_name.removeprefix(shared_prefix) for known_name in known_names]
+    if close_stems := get_close_matches(name.removeprefix(shared_prefix), known_stems, 1):
+        return f"did you mean '{shared_prefix}{close_stems[0]}'?"
     return f"known: {', '.join(known_names)}" if otherwise is None else otherwise
 
 

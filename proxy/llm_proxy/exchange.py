@@ -110,6 +110,8 @@ class Outcome:
     """Whether the protocol proves that; an opaque body delimited by close does not."""
     reason: str
     """Why, in a few words that fit a table cell."""
+    is_error: bool = False
+    """Whether the response is an error: by its status, or by the end of its stream."""
 
     def __str__(self) -> str:
         if not self.is_complete:

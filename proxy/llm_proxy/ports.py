@@ -118,5 +118,11 @@ class Recorder(Protocol):
         These secrets of the operator, which were sent upstream, are redacted like the client's.
         """
 
+    async def takes_of_run(self, session: str, key: str) -> Sequence[Take]:
+        """The takes of this run that are complete and no error responses, in order.
+
+        Waits, within a time limit, until a response that has ended is on disk.
+        """
+
     def reset_session(self, session: str) -> None:
         """Restart the take numbers of this session at 1."""

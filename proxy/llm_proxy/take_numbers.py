@@ -17,6 +17,10 @@ AfterLast = Literal["repeat", "cycle", "fail"]
 OnMiss = Literal["record", "passthrough", "fail"]
 """What `auto` does with a request that no take answers."""
 
+Again = Literal["record", "replay"]
+"""What `auto` does with a request that it has recorded in this run: record it as the next take, or
+replay what it has recorded."""
+
 T = TypeVar("T")
 
 

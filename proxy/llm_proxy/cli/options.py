@@ -18,7 +18,7 @@ import click
 
 from llm_proxy.ages import parse_max_age
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.grammar import parse_rule as parse_fault_rule
 from llm_proxy.matching.option_grammar import parse_match_settings, parse_rule, parse_rules
 from llm_proxy.pacing import parse_pace
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_PORT: Final = 4777
+_VARIABLE_PREFIX: Final = "LLM_PROXY_"
+_CONFIG_VARIABLE: Final = "LLM_PROXY_CONFIG"
+URL_VARIABLE: Final = "LLM_PROXY_URL"
+"""The variable with the URL of a running proxy, which it also sets for its command."""
 PATH_TYPE: Final = click.Path(path_type=Path, readable=False)
 """A file or folder path; checked when it is used, so that errors are ours and not click's."""
 
@@ -154,6 +158,8 @@ class SettingOption:
     ) -> None:
         """`commands` are the server commands in which the option has an effect."""
         self.name = option.removeprefix("--").replace("-", "_")
+        self.variable = f"{_VARIABLE_PREFIX}{self.name.upper()}"
+        """The environment variable that sets the option."""
         self.commands = commands
         self._option = option
         self._attributes = {"group": group, **attributes}
@@ -161,11 +167,10 @@ class SettingOption:
             self._attributes["type"] = _BoolType()
 
     def __call__(self, function: F) -> F:
-        """`function` with the option, which the variable LLM_PROXY_NAME sets too."""
-        envvar = f"LLM_PROXY_{self.name.upper()}"
-        return click.option(self._option, cls=GroupedOption, envvar=envvar, **self._attributes)(
-            function
-        )
+        """`function` with the option."""
+        return click.option(
+            self._option, cls=GroupedOption, envvar=self.variable, **self._attributes
+        )(function)
 
 
 def decorate(function: F, options: Sequence[Callable[[Any], Any]]) -> F:
@@ -307,9 +312,12 @@ SERVER_OPTIONS: Final = (
            type=ChoiceType(["repeat", "cycle", "fail"]),
            help="After the last take: repeat (default), cycle, fail."),
     SettingOption("--on-miss", "Cassettes", ("auto",), metavar="HOW", type=_ON_MISS_TYPE,
-           help="On a miss: record (default), passthrough, scenario, fail."),
+           help="Miss: record (default), passthrough, scenario, fail."),
     SettingOption("--on-miss", "Cassettes", ("replay", "chaos"), metavar="HOW",
            type=_ON_MISS_TYPE, help="On a miss: scenario or fail."),
+    SettingOption("--again", "Cassettes", ("auto",), metavar="HOW", default="record",
+           type=ChoiceType(["record", "replay"]),
+           help="If recorded in this run: record (default), replay."),
     shared_library_option,
 
     *UPSTREAM_OPTIONS,
@@ -355,8 +363,8 @@ SERVER_OPTIONS: Final = (
     SettingOption("--fault-header", "Faults", _ALL, is_flag=True,
            help="Accept fault rules in x-llm-proxy-fault headers."),
 
-    SettingOption("--strict", "Checks and reports", ("replay", "auto", "simulate"), is_flag=True,
-           help="Exit with 1 after a miss or a scenario mismatch."),
+    SettingOption("--strict", "Checks and reports", _SERVING, is_flag=True,
+           help="Exit with 1 if a request fails, or none arrives."),
     SettingOption("--fail-on-unused", "Checks and reports", ("replay", "auto"), is_flag=True,
            help="Exit with 1 if a cassette was not played."),
     SettingOption("--max-age", "Checks and reports", ("replay", "auto"), metavar="AGE[,fail]",
@@ -382,6 +390,18 @@ SERVER_OPTIONS: Final = (
            help="Log format: text (default) or json."),
 )  # fmt: skip
 """All options of servers, and all settings that a settings file may hold."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the prefix LLM_PROXY_ that no command reads, each with a message."""
+    names = {option.variable for option in SERVER_OPTIONS} | {_CONFIG_VARIABLE, URL_VARIABLE}
+    otherwise = "unset the variable; for a list of options, run llm-proxy COMMAND --help"
+    return {
+        name: "unknown environment variable; "
+        + name_hint(name, sorted(names), otherwise, shared_prefix=_VARIABLE_PREFIX)
+        for name in sorted(environ)
+        if name.startswith(_VARIABLE_PREFIX) and name not in names
+    }
 
 
 def server_options(command: str) -> Callable[[F], F]:
@@ -430,7 +450,7 @@ def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None
 
 CONFIG_OPTION: Final = click.option(
     "--config", cls=GroupedOption, group="Options", type=PATH_TYPE, is_eager=True,
-    expose_value=False, callback=_load_config, envvar="LLM_PROXY_CONFIG",
+    expose_value=False, callback=_load_config, envvar=_CONFIG_VARIABLE,
     help="Settings file (default: nearest llm-proxy.toml).",
 )  # fmt: skip
 

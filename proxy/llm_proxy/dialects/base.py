@@ -29,6 +29,8 @@ class Completeness:
     """The evidence, or what is missing: `message_stop`, `empty body`."""
     is_proven: bool = True
     """False if nothing in the response can prove completeness."""
+    is_error: bool = False
+    """Whether the provider ended the stream with an error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def completed_by_error(failure: Failure) -> Completeness:
     message = " ".join((failure.message or failure.type or failure.code).split())
     if len(message) > _MAX_REASON_CHARS:
         message = message[: _MAX_REASON_CHARS - 1] + "…"
-    return Completeness(is_complete=True, reason=f"in-band error: {message}")
+    return Completeness(is_complete=True, reason=f"in-band error: {message}", is_error=True)
 
 
 def decode_failure(error: Json) -> Failure:

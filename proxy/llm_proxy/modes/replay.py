@@ -71,13 +71,13 @@ class ReplayMode:
         take = pick_take(takes, request_ordinal, self._after_last)
         if take is not None:
             return await self._player.replay_take(take, routed, request_ordinal, pace)
-        return await self._respond_without_take(routed, request_ordinal, is_known=bool(takes))
+        return await self._respond_without_take(routed, request_ordinal, len(takes))
 
     async def _respond_without_take(
-        self, routed: RoutedRequest, request_ordinal: int, *, is_known: bool
+        self, routed: RoutedRequest, request_ordinal: int, take_count: int
     ) -> ModeResponse:
-        """Responds to a request for which no take is left, or was ever recorded."""
-        response = None if is_known else await self._respond_nearest(routed, request_ordinal)
+        """Responds to a request for which none of the `take_count` takes is left."""
+        response = None if take_count else await self._respond_nearest(routed, request_ordinal)
         response = response or probe_response(routed)
         if response is not None:
             return response

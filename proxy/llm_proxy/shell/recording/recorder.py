@@ -23,9 +23,10 @@ import itertools
 import logging
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from llm_proxy.shell.content_decoders import (
     strip_content_coding,
 )
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.library_takes import LibraryTake
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
 from llm_proxy.shell.recording.spooling import MAX_BODY_BYTES, SpoolFile
 from llm_proxy.take_numbers import RequestCounter
@@ -71,6 +73,9 @@ SLOW_WRITE_S: Final = 0.1
 """Duration of a small write beyond which the disk counts as slow, until one is faster again."""
 _MAX_LOOP_WORK_S: Final = 0.0005
 """Seconds of work on the event loop after which other tasks get to run."""
+_ENDING_WAIT_S: Final = 0.1
+"""Seconds for which a request waits for the end of a recording of an equal one: SDKs leave at the
+provider's `[DONE]`, and may send the next request before the HTTP body has ended."""
 _CLOSE_TIMEOUT_S: Final = 30.0
 """Seconds without progress in `close` after which the disk is given up."""
 _MAX_SCAN_WAIT_S: Final = 0.1
@@ -362,6 +367,9 @@ class SpooledRecording:
         """Whether a response head has arrived."""
         self.is_in_thread = False
         """Whether a batch of this recording is being written in the spooling thread."""
+        self._end_event = asyncio.Event()
+        self.filed_path: asyncio.Future[Path | None] = asyncio.Future()
+        """The cassette, once it is filed; None if there is none, or it may not be replayed."""
         self._recorder.schedule_write(self)
 
     def record_head(self, at: float, head: ResponseHead) -> None:
@@ -395,7 +403,19 @@ class SpooledRecording:
     def finish(self, at: float, ending: Ending) -> None:
         """End the exchange at `at` ms, and have the cassette written."""
         self._end = at, ending
+        self._end_event.set()
         self._add_item(partial(self.writer.encode_end, at, ending))
+
+    async def wait_until_filed(self) -> Path | None:
+        """The cassette of this recording; None if it may not be replayed, or still runs."""
+        if not self.has_head:
+            return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING_WAIT_S):
+                await self._end_event.wait()
+            async with asyncio.timeout(MAX_WAIT_S):
+                return await asyncio.shield(self.filed_path)
+        return None
 
     @property
     def has_pending(self) -> bool:
@@ -424,14 +444,22 @@ class SpoolRecorder:
     """Starts recordings, writes them to spools and files them in the library."""
 
     def __init__(
-        self, library: Library, spool_folder: Path, events: RecorderEvents, *, replaces_older: bool
+        self,
+        library: Library,
+        spool_folder: Path,
+        events: RecorderEvents,
+        *,
+        replaces_older: bool,
+        keeps_takes: bool = False,
     ) -> None:
+        """`keeps_takes` is whether `takes_of_run` will be called."""
         self.library_path = str(library.root.absolute())
         self.request_counter = RequestCounter()
         self.warned_places: set[str] = set()
         """Where secrets were replaced after a key was computed, and a warning was logged."""
         self._spool_folder = spool_folder
         self._events = events
+        self._library = library
         self._filer = CassetteFiler(library, replaces_older=replaces_older)
         self._spool_numbers = itertools.count(1)
         self._spooling_executor = ThreadPoolExecutor(1, "spooling")
@@ -447,6 +475,11 @@ class SpoolRecorder:
         """Batches in the spooling thread; while there are any, later ones must go there too."""
         self._is_disk_slow = False
         self._tasks: set[asyncio.Future[None]] = set()
+        self._keeps_takes = keeps_takes
+        self._numbered_recordings: defaultdict[tuple[str, str], dict[int, SpooledRecording]] = (
+            defaultdict(dict)
+        )
+        """The recordings of this run by session and key, and by take number, if they are kept."""
         self.settled_count = 0
         """Recordings with a head: filed, left out for another attempt, or reported as lost."""
         self.is_disk_hanging = False
@@ -472,7 +505,18 @@ class SpoolRecorder:
 
         The operator's secrets were sent upstream, and are redacted like the client's.
         """
-        return SpooledRecording(self, SpoolWriter(self, routed, operator_secrets, take), routed)
+        recording = SpooledRecording(
+            self, SpoolWriter(self, routed, operator_secrets, take), routed
+        )
+        if self._keeps_takes and take is not None:
+            self._numbered_recordings[routed.session, routed.key][take] = recording
+        return recording
+
+    async def takes_of_run(self, session: str, key: str) -> list[LibraryTake]:
+        """The takes of this run that are complete and no error responses, in order."""
+        recordings = sorted(self._numbered_recordings.get((session, key), {}).items())
+        paths = await asyncio.gather(*(each.wait_until_filed() for _, each in recordings))
+        return [LibraryTake(path, self._library) for path in paths if path is not None]
 
     def create_spool(self) -> SpoolFile:
         """A new spool.  Raises `SpoolError` if it cannot be created."""
@@ -623,9 +667,11 @@ class SpoolRecorder:
                 self._filing_executor, recording.writer.file_cassette, self._filer, at_ms, ending
             )
         except Exception as error:  # the outermost frame of this task
+            recording.filed_path.set_result(None)
             if not had_failed:
                 self._report_failure(recording, error)
             return
+        recording.filed_path.set_result(_replayable_path(filed_cassette))
         if filed_cassette is not None:
             self._events.on_filed(recording.writer.description, filed_cassette)
 
@@ -639,6 +685,16 @@ class SpoolRecorder:
         is_spool_error = isinstance(error, SpoolError)
         reason = str(error) if is_spool_error else f"internal error; please report it: {error!r}"
         self._events.on_failed(recording.writer.description, reason)
+
+
+def _replayable_path(filed: FiledCassette | None) -> Path | None:
+    """The path of a recording that is complete and no error.
+
+    Most clients retry after an error: the next request must reach the provider.
+    """
+    if filed is None or not filed.outcome.is_complete or filed.outcome.is_error:
+        return None
+    return filed.path
 
 
 def _write_items(writer: SpoolWriter, items: list[_Item]) -> _WriteResult:

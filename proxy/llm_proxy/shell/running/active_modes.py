@@ -132,7 +132,9 @@ class ModeStarter:
             if upstream is None or recorder is None:
                 return ReplayMode(takes, player, settings.after_last, simulate_mode)
             on_miss = "fail" if settings.on_miss == "scenario" else settings.on_miss
-            return AutoMode(takes, upstream, recorder, player, simulate_mode or on_miss)
+            return AutoMode(
+                takes, upstream, recorder, player, simulate_mode or on_miss, settings.again
+            )
         if upstream is not None and recorder is not None:
             return RecordMode(upstream, recorder)
         if simulate_mode is not None:
@@ -164,7 +166,11 @@ async def _make_recorder(
     recorder_library = library if mode == "record" else library.with_copied_index()
     events = RecorderEvents(on_filed, on_failed)
     recorder = SpoolRecorder(
-        recorder_library, settings.spool, events, replaces_older=mode == "record"
+        recorder_library,
+        settings.spool,
+        events,
+        replaces_older=mode == "record",
+        keeps_takes=mode == "auto" and settings.again == "replay",
     )
     await recorder.wait_until_scanned()
     return recorder

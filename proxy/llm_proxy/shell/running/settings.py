@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from llm_proxy import providers
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import folder_name
+from llm_proxy.display import folder_name, shell_quoted_path
 from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.shell.library.library import walk_cassettes
-from llm_proxy.take_numbers import AfterLast, OnMiss
+from llm_proxy.take_numbers import AfterLast, Again, OnMiss
 
 if TYPE_CHECKING:
     from llm_proxy.scenario.scripting import OnMismatch
@@ -73,6 +73,7 @@ class Settings:
     pace: Pace = field(default_factory=RecordedPace)
     after_last: AfterLast = "repeat"
     on_miss: OnMiss | Literal["scenario"] = "record"
+    again: Again = "record"
     allow_partial: bool = False
     strict: bool = False
     allow_hosts: frozenset[str] = frozenset()
@@ -192,6 +193,13 @@ def displayable_url(url: str) -> str:
 def default_spool_folder(environ: Mapping[str, str]) -> Path:
     """The default folder of spools, outside every library."""
     return state_folder(environ) / "spool"
+
+
+def recover_command(cassettes: Path, spool: Path, environ: Mapping[str, str]) -> str:
+    """The command that recovers the interrupted recordings of a library."""
+    command = f"llm-proxy recover --cassettes {shell_quoted_path(cassettes)}"
+    is_default = spool == default_spool_folder(environ)
+    return command if is_default else f"{command} --spool {shell_quoted_path(spool)}"
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
@@ -321,6 +329,8 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     if ignored and mode != "record" and not settings.simulates(mode):
         verb = "has" if len(ignored) == 1 else "have"
         yield f"{', '.join(ignored)} {verb} no effect without --on-miss scenario"
+    if mode == "auto" and settings.again == "replay" and settings.on_miss != "record":
+        yield f"--again replay has no effect with --on-miss {settings.on_miss}"
     if mode == "replay":
         if not any(walk_cassettes(settings.cassettes)):
             folder_exists = settings.cassettes.exists()
