@@ -131,7 +131,7 @@ async def test_what_a_client_sent_cannot_steer_the_terminal(tmp_path: Path) -> N
         ("http://127.0.0.1:1", "http://127.0.0.1:1/_proxy/journal: no response (Connection re"),
         ("ftp://127.0.0.1:1", "SOURCE: 'ftp://127.0.0.1:1' is not an http:// or https:// URL"),
         ("http://u:p@h/", "SOURCE: expected a URL without user, query and fragment, such as 'http://h/'"),
-        (None, "http://127.0.0.1:1/_proxy/journal: no response"),
+        (None, "http://127.0.0.1:1/_proxy/health: no response"),
     ],
 )  # fmt: skip
 async def test_an_unusable_source_is_reported_in_one_sentence(
@@ -185,6 +185,15 @@ async def test_another_server_is_recognised(
     assert result.stderr.startswith(f"llm-proxy: error: {url}/_proxy/journal{reason}")
 
 
+async def test_another_server_at_the_url_of_the_environment_is_recognised(tmp_path: Path) -> None:
+    async with other_server(200, b"<html>") as url:
+        result = await run_command("report", folder=tmp_path, env={"LLM_PROXY_URL": url})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        f"llm-proxy: error: {url}/_proxy/health: a page from a server that is not llm-proxy; use"
+    )
+
+
 FAILING_SCENARIO: Final = scenario_document(
     text_turn("Here you are.", failuresBeforeSuccess=1, failureStatus="rate_limit"), name="refund"
 )
@@ -220,10 +229,10 @@ async def test_a_run_is_judged_while_it_goes_on_and_from_the_file_that_it_leaves
     assert by_url.stdout.startswith(
         "warning  gave-up: gave up after the first failure: HTTP 429 (fault "
     )
-    assert (
-        (by_url.stdout, by_url.stderr)
-        == (by_variable.stdout, by_variable.stderr)
-        == (from_file.stdout, from_file.stderr)
+    assert (by_url.stdout, by_url.stderr) == (from_file.stdout, from_file.stderr)
+    assert (by_variable.stdout, by_variable.stderr) == (
+        by_url.stdout,
+        f"llm-proxy: reading the journal of llm-proxy simulate on {server.url}\n{by_url.stderr}",
     )
     assert page == json.loads(by_json.stdout)
 

@@ -36,11 +36,18 @@ async def _reset_session(url: str, session: str) -> RawResponse:
     return await send_request(url, build_http_request(f"/_proxy/sessions/{session}/reset", b""))
 
 
-@each_row("mode", ["record", "replay", "auto"])
-async def test_health_names_the_mode_and_the_version(tmp_path: Path, mode: ModeName) -> None:
-    async with proxy(mode, tmp_path) as server:
+@each_row("mode", ["record", "replay", "auto", "simulate"])
+async def test_health_describes_the_proxy(tmp_path: Path, mode: ModeName) -> None:
+    async with proxy(mode, tmp_path, session="mine") as server:
         health = await _get_page(server.url, "health")
-    assert health == {"ok": True, "mode": mode, "version": __version__}
+    cassettes = None if mode == "simulate" else str(tmp_path / "cassettes")
+    assert health == {
+        "ok": True,
+        "mode": mode,
+        "version": __version__,
+        "cassettes": cassettes,
+        "session": "mine",
+    }
 
 
 async def test_the_journal_lists_the_requests_in_order(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Loads a run from a journal file or from a running proxy."""
+"""Finds a running proxy, and loads a run from it or from a journal file."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -10,16 +11,41 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from llm_proxy.cli.options import DEFAULT_PORT
-from llm_proxy.display import path_as_unicode_text
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.options import DEFAULT_PORT, URL_VARIABLE
+from llm_proxy.cli.output import print_note
+from llm_proxy.display import folder_name, path_as_unicode_text
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.journal_document import JournalDocument, parse_journal
 from llm_proxy.shell.running.settings import checked_http_url, displayable_url
 
 _MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 """The size limit of a journal: ten thousand requests take some 10 MB."""
+_NOT_A_PROXY: Final = (
+    "from a server that is not llm-proxy; use the URL that llm-proxy printed when it started"
+)
+_FIND_ADVICE: Final = f"start llm-proxy, or set {URL_VARIABLE} to the URL of a running llm-proxy"
+_SOURCE_ADVICE: Final = "start llm-proxy, or pass a journal file written by --journal"
 _TIMEOUT_S: Final = 30.0
 """The socket timeout of a request to a proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProxy:
+    """A running proxy."""
+
+    url: str
+    """Its URL, without a path."""
+    default_session: str
+    """The session of requests that name none."""
+    description: str
+    """Its URL, mode and cassettes, for people."""
+
+
+class _Health(msgspec.Struct):
+    mode: str
+    cassettes: str | None = None
+    session: str = DEFAULT_SESSION
 
 
 class _JournalLibrary(msgspec.Struct):
@@ -38,18 +64,47 @@ SOURCE_ARGUMENT: Final = click.argument("source", required=False, metavar="[SOUR
 def load_run(source: str | None) -> JournalDocument:
     """The run in a journal file or of a running proxy; `source` is a path or a URL.
 
-    Without one, the proxy at LLM_PROXY_URL is used, else the one on the default port.  Raises
-    `UsageError` where there is no journal.
+    Without one, the proxy of `find_proxy` is used, and named on stderr.  Raises `UsageError` where
+    there is no journal.
     """
-    location = (
-        source or os.environ.get("LLM_PROXY_URL", "").strip() or f"http://127.0.0.1:{DEFAULT_PORT}"
+    if not source:
+        proxy = find_proxy()
+        print_note(f"reading the journal of {proxy.description}")
+        source = proxy.url
+    if "://" in source:
+        url = f"{_without_path('SOURCE', source)}/_proxy/journal"
+        return parse_journal(_fetch_page(url, _SOURCE_ADVICE), url)
+    return parse_journal(_read_journal_file(Path(source)), path_as_unicode_text(source))
+
+
+def find_proxy() -> FoundProxy:
+    """The proxy that runs at LLM_PROXY_URL, else on the default port.
+
+    Raises `UsageError` if there is none.
+    """
+    url = _without_path(
+        URL_VARIABLE,
+        os.environ.get(URL_VARIABLE, "").strip() or f"http://127.0.0.1:{DEFAULT_PORT}",
     )
-    if "://" in location:
-        # A path such as /v1 is for clients.
-        parts = urlsplit(checked_http_url("SOURCE", location))
-        url = f"{parts.scheme}://{parts.netloc}/_proxy/journal"
-        return parse_journal(_fetch_journal(url), url)
-    return parse_journal(_read_journal_file(Path(location)), path_as_unicode_text(location))
+    health_url = f"{url}/_proxy/health"
+    try:
+        health = msgspec.json.decode(_fetch_page(health_url, _FIND_ADVICE), type=_Health)
+    except msgspec.DecodeError:
+        raise UsageError(f"{displayable_url(health_url)}: a page {_NOT_A_PROXY}") from None
+    cassettes = f", cassettes in {folder_name(health.cassettes)}" if health.cassettes else ""
+    description = f"llm-proxy {health.mode} on {url}{cassettes}"
+    return FoundProxy(url, health.session, description)
+
+
+def reset_session(proxy: FoundProxy, session: str) -> None:
+    """Restart a session of a running proxy.  Raises `UsageError` if that fails."""
+    _fetch_page(f"{proxy.url}/_proxy/sessions/{session}/reset", _FIND_ADVICE, posted=b"")
+
+
+def _without_path(label: str, url: str) -> str:
+    """A URL without its path: one such as /v1 is for clients.  Raises `UsageError`."""
+    parts = urlsplit(checked_http_url(label, url))
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def journal_cassette_names(path: Path) -> list[str]:
@@ -81,8 +136,11 @@ def _read_journal_file(path: Path) -> bytes:
         ) from None
 
 
-def _fetch_journal(url: str) -> bytes:
-    """The body at a URL, without proxies and redirects; raises `UsageError` for any failure."""
+def _fetch_page(url: str, advice: str, posted: bytes | None = None) -> bytes:
+    """The body at a URL, without proxies and redirects; raises `UsageError` for any failure.
+
+    `advice` is what to do if there is no server.  With `posted`, the request is a POST of it.
+    """
     from http.client import HTTPException  # noqa: PLC0415 # not where a file is read
     from urllib import request as urls  # noqa: PLC0415 # not where a file is read
     from urllib.error import HTTPError  # noqa: PLC0415 # not where a file is read
@@ -95,19 +153,15 @@ def _fetch_journal(url: str) -> bytes:
 
     opener = urls.build_opener(urls.ProxyHandler({}), NoRedirectHandler())
     try:
-        with opener.open(url, timeout=_TIMEOUT_S) as response:
+        with opener.open(url, posted, timeout=_TIMEOUT_S) as response:
             return _check_journal_size(response.read(_MAX_JOURNAL_BYTES + 1), displayable_url(url))
     except HTTPError as error:
-        raise UsageError(
-            f"{displayable_url(url)}: HTTP {error.code} from a server that is not llm-proxy; use "
-            "the URL that llm-proxy printed when it started"
-        ) from None
+        raise UsageError(f"{displayable_url(url)}: HTTP {error.code} {_NOT_A_PROXY}") from None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         reason = str(getattr(reason, "strerror", None) or reason)
         raise UsageError(
-            f"{displayable_url(url)}: no response ({printable_excerpt(reason, 200)}); start "
-            "llm-proxy, or pass a journal file written by --journal"
+            f"{displayable_url(url)}: no response ({printable_excerpt(reason, 200)}); {advice}"
         ) from None
 
 

@@ -118,7 +118,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
             active_rule.to_json_fields() for active_rule in engine.active_rules
         ]
         fault_middleware = FaultMiddleware(engine, allows_header=settings.fault_header)
-        control_pages = ControlPages(sessions, journal, paces, fault_middleware)
+        control_pages = ControlPages(sessions, journal, paces, fault_middleware, settings.session)
         upstream = active_mode.upstream
         via_pseudonym = upstream.via_pseudonym if upstream is not None else ""
         admission = RequestAdmission(

@@ -1,6 +1,6 @@
 """The control pages under `/_proxy/`.
 
-GET  /_proxy/health                    that the proxy serves, and its mode
+GET  /_proxy/health                    that the proxy serves, its mode, cassettes and session
 GET  /_proxy/journal                   the requests and responses of this run
 GET  /_proxy/verdict                   the verdict on the clients' behaviour after each fault
 GET  /_proxy/misses                    the requests that were not answered, and why
@@ -27,7 +27,9 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.dialects import lenient_json
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import Pace, PaceRegistry, parse_pace
@@ -60,6 +62,8 @@ class ControlPages:
     journal: Journal
     paces: PaceRegistry
     fault_middleware: FaultMiddleware
+    default_session: str = DEFAULT_SESSION
+    """The session of requests that name none."""
 
     async def respond(
         self, request: web.BaseRequest, request_body: bytes, writer: ResponseWriter
@@ -89,7 +93,7 @@ class ControlPages:
         method = "GET" if method == "HEAD" else method
         match method, path.removeprefix("/_proxy/"):
             case "GET", "health":
-                return 200, {"ok": True, "mode": self._default_mode_name, "version": __version__}
+                return 200, self._health_document()
             case "GET", "journal":
                 return 200, self.journal.to_json_document()
             case "GET", "verdict":
@@ -152,6 +156,20 @@ class ControlPages:
                 "it is loaded, the session will use it; to list all IDs, run llm-proxy scenario ls"
             )
         return 200, document
+
+    def _health_document(self) -> Mapping[str, Any]:
+        library = self.sessions.default_mode.library
+        if library is None or self._default_mode_name == "simulate":
+            cassettes = None
+        else:
+            cassettes = path_as_unicode_text(library.root.absolute())
+        return {
+            "ok": True,
+            "mode": self._default_mode_name,
+            "version": __version__,
+            "cassettes": cassettes,
+            "session": self.default_session,
+        }
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
         if self._default_mode_name == "record":
