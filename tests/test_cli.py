@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -31,6 +32,7 @@ from llm_proxy.exchange import Ending
 from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES, DUMMY_API_KEY
 from llm_proxy.version import __version__
 from raw_http import build_http_request, open_line, send_request
+from spool_files import EVENTS, encode_body, encode_opening, write_spool
 from stored_cassettes import (
     DONE_EVENT,
     chat_event,
@@ -44,6 +46,7 @@ from terminal import CONTROLLING_TERMINAL, run_on_terminal
 from waiting import wait_for_first_line, wait_until
 
 HEALTH = build_http_request("/_proxy/health", b"", method="GET")
+MODES = ("record", "replay", "auto", "simulate")
 JOURNAL = build_http_request("/_proxy/journal", b"", method="GET")
 
 CLIENT_SCRIPT = """
@@ -137,6 +140,24 @@ class TestChildProcess:
         assert {name for name in API_KEY_VARIABLES if name in child} == {"OPENAI_API_KEY"}
         assert child["OPENAI_API_KEY"] == "its own"
 
+    @each_row("variable", ["LLM_PROXY_UPSTREAM", "OPENAI_BASE_URL"])
+    async def test_record_gives_it_a_dummy_key_for_a_local_provider(
+        self, tmp_path: Path, variable: str
+    ) -> None:
+        with_key = CLIENT_SCRIPT.replace(
+            '"application/json"}',
+            '"application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}',
+        )
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            prefix, path = ("openai=", "") if variable == "LLM_PROXY_UPSTREAM" else ("", "/v1")
+            env = {variable: f"{prefix}{provider.url}{path}"}
+            command = [*_python_command(with_key), "hi", "0"]
+            result = await run_command("record", *command, folder=tmp_path, env=env)
+        assert result.stdout == DONE_EVENT.decode()
+        [(head, _)] = provider.requests
+        assert f"Authorization: Bearer {DUMMY_API_KEY}\r\n".encode() in head
+        assert "warning" not in result.stderr
+
     @each_row(
         ("arguments", "unset"),
         [
@@ -157,13 +178,13 @@ class TestChildProcess:
         result = await run_command(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
         child = _printed_environment(result)
         assert {name for name in API_KEY_VARIABLES if child[name] == DUMMY_API_KEY} == set(unset)
-        may_go_live = arguments[0] == "auto" and "fail" not in arguments
-        has_upstream = "--upstream" in arguments
-        reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY"]
-        warning = "llm-proxy: warning: the command sent no request to llm-proxy"
+        needs_keys = arguments[0] == "auto" and not {"fail", "--upstream"} & set(arguments)
+        reported = [name for name in unset if name != "AZURE_OPENAI_API_KEY" and needs_keys]
         keys = f"; these API key variables are not set: {', '.join(reported)}" if reported else ""
-        assert [line for line in result.stderr.splitlines() if "no request" in line] == (
-            [warning + ("" if has_upstream else keys)] if may_go_live else []
+        assert result.last_error_line == (
+            "llm-proxy: warning: no request reached llm-proxy; check that the command reads "
+            "OPENAI_BASE_URL, or the base-URL variable of its provider, and that no base URL is "
+            f"fixed in its code{keys}"
         )
 
     @each_row(
@@ -393,7 +414,8 @@ class TestRecordAndReplay:
         result = await run_command("auto", *_client_command("hi"), folder=tmp_path)
         assert (
             result.last_error_line
-            == "llm-proxy: replayed 1 exchange; recorded 0 exchanges, 0 complete"
+            == "llm-proxy: replayed 1 response from 1 cassette, recorded 0 exchanges, 0 misses "
+            "(--again record)"
         )
 
     @each_row(
@@ -410,7 +432,7 @@ class TestRecordAndReplay:
         )
         assert result.exit_code == expected
         assert "no cassette matches POST /v1/chat/completions (m)" in result.stderr
-        assert "llm-proxy: miss: 1 request without a matching cassette\n" in result.stderr
+        assert "llm-proxy: replayed 0 responses from 0 cassettes, 1 miss\n" in result.stderr
 
         assert ("llm-proxy: error: 1 request failed (--strict)\n" in result.stderr) is strict
 
@@ -568,6 +590,34 @@ class TestStartupWarnings:
             f"llm-proxy: warning: --upstream {pair}: unknown provider {name!r}, so only requests "
             f"to /~{name}/... use this address; {hint}"
         ) in result.stderr
+
+    @each_row("command", ["record", "replay", "auto", "simulate", "chaos"])
+    async def test_a_variable_that_no_option_reads(self, tmp_path: Path, command: str) -> None:
+        env = {"LLM_PROXY_PASE": "4x", "LLM_PROXY_XYZZY": "", "LLM_PROXY_URL": "", "LLM_PROXY": ""}
+        result = await run_command(command, "--", "true", folder=tmp_path, env=env)
+        assert [line for line in result.stderr.splitlines() if "variable;" in line] == [
+            (
+                "llm-proxy: warning: LLM_PROXY_PASE: unknown environment variable; did you mean "
+                "'LLM_PROXY_PACE'?"
+            ),
+            (
+                "llm-proxy: warning: LLM_PROXY_XYZZY: unknown environment variable; unset the "
+                "variable; for a list of options, run llm-proxy COMMAND --help"
+            ),
+        ]
+
+    @pytest.mark.parametrize("mode", MODES)
+    async def test_recordings_that_a_crash_interrupted(self, tmp_path: Path, mode: str) -> None:
+        opening = encode_opening(tmp_path)
+        write_spool(tmp_path, opening + encode_body(*EVENTS))
+        write_spool(tmp_path, encode_opening(tmp_path / "other"), name="2")  # another library's
+        options = ["--spool", "spool"] if mode in {"record", "auto"} else []
+        result = await run_command(mode, *options, "--", "true", folder=tmp_path)
+        warning = (
+            "llm-proxy: warning: 1 interrupted recording of ./cassettes can be recovered; run "
+            "llm-proxy recover --cassettes cassettes --spool spool\n"
+        )
+        assert (warning in result.stderr) is bool(options)
 
     @each_row("name", ["openai", "mistral", "default"])
     async def test_an_upstream_of_one_that_is_known(self, tmp_path: Path, name: str) -> None:
@@ -797,7 +847,7 @@ class TestSettings:
         async def cassettes_folder(*arguments: str, **env: str) -> str:
             result = await run_command("replay", *arguments, "--", "true", folder=tmp_path, env=env)
             assert result.exit_code == 0, result.stderr
-            return result.stderr.strip().rpartition("cassettes in ")[2]
+            return str(re.findall("cassettes in (.*)", result.stderr)[-1])
 
         assert await cassettes_folder() == "./cassettes"
         (tmp_path / "llm-proxy.toml").write_text("cassettes = 'of-the-file'\n")
@@ -971,9 +1021,12 @@ class TestServing:
         assert all({"at", "level", "message"} <= set(item) for item in lines)
         warnings = [item["message"] for item in lines if item["level"] == "warning"]
         beginnings = [
-            "./cassettes does not exist", "no cassette matches", "1 request without a matching",
+            "./cassettes does not exist", "no cassette matches",
         ]  # fmt: skip
-        assert [item["label"] for item in lines if "label" in item] == ["miss", "miss"]
+        assert [item["label"] for item in lines if "label" in item] == ["miss"]
+        assert lines[-1]["message"] == (
+            "replayed 0 responses from 0 cassettes, 1 miss, refused 1 request"
+        )
         assert len(warnings) == len(beginnings)
         assert all(
             message.startswith(begin) for message, begin in zip(warnings, beginnings, strict=True)

@@ -11,7 +11,7 @@ import click
 import cli_page
 from case_tables import each_row
 from llm_proxy.cli import cli
-from llm_proxy.cli.options import SERVER_OPTIONS, SettingOption
+from llm_proxy.cli.options import SERVER_OPTIONS, SettingOption, unknown_variables
 from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.server import control, intake
 from llm_proxy.shell.upstream import signing
@@ -129,6 +129,18 @@ def test_every_variable_of_a_child_is_in_the_docs() -> None:
     assert [
         name for name in (*BASE_URL_VARIABLES, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI
     ] == []
+
+
+def test_every_variable_of_an_option_is_known() -> None:
+    variables = {
+        str(parameter.envvar)
+        for name in COMMANDS
+        for parameter in cli_page.find_command(name).params
+        if parameter.envvar
+    }
+    environ = dict.fromkeys(variables | {"LLM_PROXY_URL"}, "x")
+    assert len(environ) > 40
+    assert unknown_variables(environ) == {}
 
 
 def test_every_page_of_ours_is_in_the_docs() -> None:

@@ -21,6 +21,7 @@ from llm_proxy.cli.doctor import (
     CheckResult,
     PortListener,
     check_base_urls,
+    check_own_variables,
     check_package,
     check_port,
     check_proxy_variables,
@@ -382,6 +383,19 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
 def test_the_spellings_of_ollama_are_no_mistake(value: str) -> None:
     [result] = check_base_urls({"OLLAMA_HOST": value}, 4777, None)
     assert result.level is OK
+
+
+def test_a_variable_that_no_option_reads_is_a_warning() -> None:
+    assert list(check_own_variables({"LLM_PROXY_STRICT": "1", "OTHER": ""})) == [
+        CheckResult("settings", OK, "no unknown LLM_PROXY_ variable is set")
+    ]
+    assert list(check_own_variables({"LLM_PROXY_STRICKT": "1"})) == [
+        CheckResult(
+            "LLM_PROXY_STRICKT",
+            WARNING,
+            "unknown environment variable; did you mean 'LLM_PROXY_STRICT'?",
+        )
+    ]
 
 
 def test_no_base_url_means_that_clients_use_the_providers() -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
 
 import pytest
 
 from case_tables import each_row
+from in_process_proxy import settings
 from llm_proxy.errors import UsageError
-from llm_proxy.providers import BASE_URL_VARIABLES
+from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES, DUMMY_API_KEY
 from llm_proxy.shell.running.environment import (
     adopted_upstreams,
     child_environment,
+    dummy_key_variables,
     export_lines,
+    is_local_url,
     providers_with_v1,
 )
 from llm_proxy.shell.running.settings import parse_upstreams
 
 URL = "http://127.0.0.1:4777"
+ALL_KEYS = set(API_KEY_VARIABLES)
 UPSTREAM_VARIABLES = {
     name: variable.provider for name, variable in BASE_URL_VARIABLES.items() if variable.is_upstream
 }
@@ -136,13 +142,72 @@ def test_the_clients_that_are_given_a_v1_are_known() -> None:
     ],
 )
 def test_no_proxy_covers_the_proxys_own_address(before: str, after: str) -> None:
-    child = child_environment({"no_proxy": before}, URL, dummy_keys=False)
+    child = child_environment({"no_proxy": before}, URL)
     assert child["no_proxy"] == after
+
+
+@each_row(
+    ("mode", "upstream", "environ", "with_dummies"),
+    [
+        ("replay", "", {}, ALL_KEYS),
+        ("simulate", "", {}, ALL_KEYS),
+        ("auto", "", {}, ALL_KEYS),
+        ("replay", "", {"OPENAI_API_KEY": "its own"}, ALL_KEYS - {"OPENAI_API_KEY"}),
+        ("record", "", {}, set()),
+        ("record", "openai=http://127.0.0.1:8000", {}, {"OPENAI_API_KEY"}),
+        ("record", "openai=http://127.0.0.1:8000", {"OPENAI_API_KEY": ""}, {"OPENAI_API_KEY"}),
+        ("record", "openai=http://127.0.0.1:8000", {"OPENAI_API_KEY": "its own"}, set()),
+        ("record", "mistral=http://localhost", {}, {"MISTRAL_API_KEY"}),
+        ("record", "azure=http://[::1]:1/", {}, {"AZURE_OPENAI_API_KEY"}),
+        ("record", "deepseek=http://localhost", {}, set()),
+        ("record", "openai=https://llm.example.com/v1", {}, set()),
+        ("record", "default=http://vllm:8000", {}, ALL_KEYS),
+        ("record", "default=https://llm.example.com", {}, set()),
+    ],
+)
+def test_dummy_keys_are_for_providers_whose_upstream_needs_no_key(
+    tmp_path: Path,
+    mode: str,
+    upstream: str,
+    environ: Mapping[str, str],
+    with_dummies: AbstractSet[str],
+) -> None:
+    run_settings = settings(tmp_path, upstreams=parse_upstreams([upstream] if upstream else []))
+    variables = dummy_key_variables(mode, run_settings, environ)
+    assert set(variables) == with_dummies
+    child = child_environment(environ, URL, variables)
+    assert {name for name in ALL_KEYS if child.get(name) == DUMMY_API_KEY} == with_dummies
+
+
+@each_row(
+    ("host", "is_local"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3:8000", True),
+        ("[::1]:8000", True),
+        ("0.0.0.0:11434", True),
+        ("LOCALHOST", True),
+        ("app.localhost:80", True),
+        ("vllm:8000", True),
+        ("192.168.1.7:8000", False),
+        ("[2001:db8::1]:8000", False),
+        ("api.openai.com", False),
+        ("host.docker.internal", False),
+    ],
+)
+def test_a_local_url_is_of_this_machine_or_has_a_name_without_a_dot(
+    host: str, is_local: bool
+) -> None:
+    assert is_local_url(f"http://{host}/v1") is is_local
+
+
+def test_a_provider_without_an_address_has_no_local_url() -> None:
+    assert not is_local_url(None)
 
 
 def test_the_operators_environment_is_not_changed() -> None:
     base = {"OPENAI_BASE_URL": "https://gateway.example/v1"}
-    child_environment(base, URL, dummy_keys=True)
+    child_environment(base, URL, ["OPENAI_API_KEY"])
     assert base == {"OPENAI_BASE_URL": "https://gateway.example/v1"}
 
 

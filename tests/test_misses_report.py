@@ -273,8 +273,8 @@ async def test_a_run_logs_each_miss_once_and_reports_it_in_the_journal_and_in_th
 
     assert ran.stderr.count("llm-proxy: miss: no cassette matches POST") == 2
     assert ran.stderr.count("$.seed: request has 1, cassette has no value") == 1
-    end = ran.stderr.partition("llm-proxy: miss: 3 requests without a matching cassette\n")[2]
-    [repeated] = re.findall(r"^llm-proxy: miss:   (POST .* key [0-9a-f]{16}): 2 times\n", end)
+    end = ran.stderr.partition("llm-proxy: replayed 0 responses from 0 cassettes, 3 misses\n")[2]
+    [repeated] = re.findall(r"^llm-proxy: miss: (POST .* key [0-9a-f]{16}): 2 times\n", end)
     assert f"miss      {repeated}, 2 times" in reported.stdout
     assert "matches with: --normalise 'ignore=$.seed'" in reported.stdout
     summary = unescape((tmp_path / "summary.md").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from contextlib import aclosing
 from typing import Any, Final
@@ -26,6 +27,7 @@ from llm_proxy.cli.options import (
     grouped_option,
     json_option,
     server_options,
+    unknown_variables,
 )
 from llm_proxy.cli.output import (
     ProgressReporter,
@@ -43,6 +45,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
+from llm_proxy.shell.running.environment import BASE_URL_ADVICE
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.verdict.findings import FindingLevel
 from llm_proxy.verdict.judging import JudgedCase
@@ -112,6 +115,8 @@ def chaos(
     if not command:
         raise UsageError("COMMAND is missing; for example: llm-proxy chaos -- pytest tests/")
     check_offline_on_miss(values)
+    for name, problem in unknown_variables(os.environ).items():
+        print_note(f"warning: {name}: {problem}")
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
     logging.disable(logging.WARNING)  # each trial has its journal; our errors are still logged
@@ -165,8 +170,7 @@ def _check_baseline(baseline: FaultTrial) -> None:
         )
     if not baseline.request_count:
         raise LlmProxyError(
-            "the command sent no requests to the proxy; check that it uses "
-            "OPENAI_BASE_URL, or the base-URL variable of its provider"
+            f"no request reached llm-proxy; check that the command {BASE_URL_ADVICE}"
         )
 
 

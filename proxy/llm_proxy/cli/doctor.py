@@ -37,6 +37,7 @@ from llm_proxy.cli.options import (
     json_option,
     match_rules_option,
     spool_option,
+    unknown_variables,
 )
 from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
 from llm_proxy.display import count_with_noun
@@ -46,12 +47,16 @@ from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.redaction import has_older_rules
 from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
+from llm_proxy.shell.recording.spooling import count_abandoned_spools
 from llm_proxy.shell.running.environment import (
     configured_base_url_variables,
     normalized_base_url,
 )
-from llm_proxy.shell.running.settings import checked_http_url, default_spool_folder
+from llm_proxy.shell.running.settings import (
+    checked_http_url,
+    default_spool_folder,
+    recover_command,
+)
 from llm_proxy.version import __version__
 
 
@@ -112,9 +117,9 @@ def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: 
     r"""Check this machine and the library for problems.
 
     The checks cover package versions, the HTTP parser, the event loop, the decoders, the port, the
-    proxies and base URLs in the environment, the library, and interrupted recordings. Each line
-    reports ok, a warning or a problem; the exit code is 1 if there is a problem. The command does
-    not change files.
+    proxies, base URLs and LLM_PROXY_ variables in the environment, the library, and interrupted
+    recordings. Each line reports ok, a warning or a problem; the exit code is 1 if there is a
+    problem. The command does not change files.
 
     \b
     Examples:
@@ -182,6 +187,7 @@ def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[Check
     yield check_port(port, listener)
     yield check_proxy_variables(environ)
     yield from check_base_urls(environ, port, listener)
+    yield from check_own_variables(environ)
 
 
 def check_package(package: str, min_version: tuple[int, ...]) -> CheckResult:
@@ -342,6 +348,15 @@ def check_base_urls(
             yield CheckResult(name, OK, f"{checked_url}, the default address of llm-proxy")
 
 
+def check_own_variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Check that the environment holds no unknown setting, which may be a misspelt one."""
+    unknown = unknown_variables(environ)
+    if not unknown:
+        yield CheckResult("settings", OK, "no unknown LLM_PROXY_ variable is set")
+    for name, problem in unknown.items():
+        yield CheckResult(name, WARNING, problem)
+
+
 def run_library_checks(
     cassettes: Path, spool: Path, rules: RuleSet = NO_RULES
 ) -> Iterator[CheckResult]:
@@ -431,27 +446,16 @@ def _check_writable(name: str, folder: Path) -> CheckResult:
 
 def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
     try:
-        paths = abandoned_spools(spool)
+        counts = count_abandoned_spools(spool, cassettes)
     except SpoolError as error:
         return CheckResult("spool", PROBLEM, str(error))
-    own = f"of {display.folder_name(cassettes)}"
-    other = "of other libraries"
-    unreadable = "that cannot be read"
-    counts = dict.fromkeys((own, other, unreadable), 0)
-    for path in paths:
-        try:
-            with open_spool(path) as spooled:
-                counts[own if is_for_library(spooled, cassettes) else other] += 1
-        except CassetteError:
-            counts[unreadable] += 1
+    labels = (f"of {display.folder_name(cassettes)}", "of other libraries", "that cannot be read")
     items = [
         f"{count_with_noun(count, 'interrupted recording')} {label}"
-        for label, count in counts.items()
+        for count, label in zip(counts, labels, strict=True)
         if count
     ]
     if not items:
         return CheckResult("spool", OK, "no interrupted recordings")
-    recover = f"llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}"
-    if spool != default_spool_folder(os.environ):
-        recover += f" --spool {display.shell_quoted_path(spool)}"
+    recover = recover_command(cassettes, spool, os.environ)
     return CheckResult("spool", WARNING, f"{', '.join(items)}; run {recover}")

@@ -45,6 +45,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_PORT: Final = 4777
 _VARIABLE_PREFIX: Final = "LLM_PROXY_"
 _CONFIG_VARIABLE: Final = "LLM_PROXY_CONFIG"
+_MODE_VARIABLE: Final = "LLM_PROXY_MODE"
+"""The variable with the mode of the pytest plugin."""
 URL_VARIABLE: Final = "LLM_PROXY_URL"
 """The variable with the URL of a running proxy, which it also sets for its command."""
 PATH_TYPE: Final = click.Path(path_type=Path, readable=False)
@@ -394,7 +396,10 @@ SERVER_OPTIONS: Final = (
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables with the prefix LLM_PROXY_ that no command reads, each with a message."""
-    names = {option.variable for option in SERVER_OPTIONS} | {_CONFIG_VARIABLE, URL_VARIABLE}
+    names = {
+        *(option.variable for option in SERVER_OPTIONS),
+        *(_CONFIG_VARIABLE, URL_VARIABLE, _MODE_VARIABLE),
+    }
     otherwise = "unset the variable; for a list of options, run llm-proxy COMMAND --help"
     return {
         name: "unknown environment variable; "

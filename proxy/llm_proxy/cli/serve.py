@@ -11,14 +11,16 @@ import click
 from click.core import ParameterSource
 
 from llm_proxy.cli.commands import GroupedCommand, click_error_message
-from llm_proxy.cli.options import build_settings, server_options
-from llm_proxy.errors import UsageError, name_hint
+from llm_proxy.cli.options import build_settings, server_options, unknown_variables
+from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.shell.running.settings import ModeName, Settings, is_ci
 
 _LIVE_ON_MISS: Final = ("record", "passthrough")
 """The values of `--on-miss` that contact a provider."""
 _PARENT_AS_COMMAND: Final = ("python",)
 """The command of a proxy that another process controls: that process, whose clients it serves."""
+_MAX_NAME_CHARS: Final = 100
+"""Maximum length of a variable's name in the log."""
 
 
 def _server_command(function: Callable[..., None]) -> click.Command:
@@ -71,14 +73,14 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay recorded requests and record the others.
 
-    For the nth identical request in a session, auto replays take n if that take already existed
-    when the run started. Otherwise, auto forwards the request to the provider and records take n.
-    If CI is set, auto behaves like replay.
+    The nth identical request in a session gets take n if take n existed when the run started. Other
+    requests are forwarded and recorded; with --again replay, each only once per run. If CI is set,
+    auto behaves like replay.
 
     \b
     Examples:
       llm-proxy auto -- pytest tests/
-      llm-proxy auto --on-miss passthrough -- python app.py
+      llm-proxy auto --again replay -- python app.py
     """
     _run_mode("auto", values, command)
 
@@ -178,8 +180,9 @@ def _run_mode(mode: ModeName, option_values: dict[str, Any], command: tuple[str,
     from llm_proxy.shell.running import serving  # noqa: PLC0415 # only to serve
 
     serving.configure_logging(settings.log_format)
+    log = logging.getLogger("llm_proxy")
+    for name, message in unknown_variables(os.environ).items():
+        log.warning("%s: %s", printable_excerpt(name, _MAX_NAME_CHARS), message)
     if running_mode != mode:
-        logging.getLogger("llm_proxy").info(
-            "the environment variable CI is set, so auto only replays cassettes"
-        )
+        log.info("the environment variable CI is set, so auto only replays cassettes")
     raise click.exceptions.Exit(serving.serve(running_mode, settings, command, command_line=mode))

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from llm_proxy.cassette import spool
 from llm_proxy.cassette.spool import SpoolContent
@@ -76,6 +76,31 @@ def abandoned_spools(folder: Path) -> list[Path]:
             if is_claimed:
                 abandoned.append(path)
     return abandoned
+
+
+class AbandonedSpoolCounts(NamedTuple):
+    """How many spools a crash left behind, by their library."""
+
+    own: int
+    """Those of the library in question."""
+    other: int
+    """Those of other libraries."""
+    unreadable: int
+
+
+def count_abandoned_spools(folder: Path, library: Path) -> AbandonedSpoolCounts:
+    """Count the abandoned spools of a folder.  Raises `SpoolError` if the folder cannot be read."""
+    own = other = unreadable = 0
+    for path in abandoned_spools(folder):
+        try:
+            with open_spool(path) as spooled:
+                is_own = is_for_library(spooled, library)
+        except CassetteError:
+            unreadable += 1
+        else:
+            own += is_own
+            other += not is_own
+    return AbandonedSpoolCounts(own, other, unreadable)
 
 
 def all_spools(folder: Path) -> list[Path]:

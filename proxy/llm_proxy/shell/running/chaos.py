@@ -14,7 +14,7 @@ from typing import IO, Final
 from llm_proxy.chaos import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.journal_document import JournalDocument
-from llm_proxy.shell.running.environment import child_environment
+from llm_proxy.shell.running.environment import child_environment, dummy_key_variables
 from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.serving import start_command
 from llm_proxy.shell.running.settings import Settings
@@ -91,7 +91,8 @@ async def _run_trial(
         async with run_proxy("replay", trial_settings) as proxy:
             proxy.fault_middleware.set_rules_on_first_request(deferred_rules)
             started_at_s = loop.time()
-            environment = child_environment(os.environ, proxy.url, dummy_keys=True)
+            dummy_keys = dummy_key_variables("replay", trial_settings, os.environ)
+            environment = child_environment(os.environ, proxy.url, dummy_keys)
             code, has_timed_out = await _run_command(command, environment, output)
             duration_s = loop.time() - started_at_s
             stop_now_event = asyncio.Event()

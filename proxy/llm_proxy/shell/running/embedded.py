@@ -32,7 +32,7 @@ from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import parse_pace
 from llm_proxy.routing import checked_name
 from llm_proxy.session_documents import ReadyDocument, SessionReport, SessionStart
-from llm_proxy.shell.running.environment import child_environment
+from llm_proxy.shell.running.environment import child_environment, dummy_key_variables
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import ModeName, Settings
 from llm_proxy.shell.server.sessions import ActiveMode, RunningSession, session_report
@@ -162,8 +162,9 @@ def _not_running(name: str) -> Mapping[str, str]:
     return {"error": f"the session {name} is not running"}
 
 
-def _ready_document(mode: ModeName, proxy: RunningProxy) -> ReadyDocument:
-    environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
+def _ready_document(mode: ModeName, settings: Settings, proxy: RunningProxy) -> ReadyDocument:
+    dummy_keys = dummy_key_variables(mode, settings, os.environ)
+    environment = child_environment(os.environ, proxy.url, dummy_keys)
     changed = {name: value for name, value in environment.items() if os.environ.get(name) != value}
     return ReadyDocument(mode, proxy.url, changed)
 
@@ -179,7 +180,7 @@ async def run_embedded(
     Returns whether the disk hangs.  Raises `UsageError` if the proxy cannot run.
     """
     async with run_proxy(mode, settings) as proxy:
-        await serve(_ready_document(mode, proxy), EmbeddedProxy(proxy, parse_settings))
+        await serve(_ready_document(mode, settings, proxy), EmbeddedProxy(proxy, parse_settings))
         stop_now_event = asyncio.Event()
         stop_now_event.set()
         await proxy.drain(stop_now_event)

@@ -24,6 +24,7 @@ from llm_proxy.misses.run_summary import (
 )
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.private_files import private_opener, replace_file
+from llm_proxy.shell.running.environment import no_request_message
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Settings, resolve_link
 from llm_proxy.shell.server.journal import Journal
@@ -42,11 +43,14 @@ _MISSING_RECORDING: Final = (
 )
 
 
-async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command_line: str) -> bool:
+async def report_run(
+    mode: str, settings: Settings, proxy: RunningProxy, command_line: str, *, has_command: bool
+) -> bool:
     """Log and write what the run reports; returns whether it has failed.
 
-    `command_line` is the operator's command.  Lost recordings, unused or too old cassettes, in
-    strict runs misses, and a journal that cannot be written fail a run.
+    `command_line` is the operator's command; `has_command` is whether the proxy ran a command.
+    Lost recordings, unused or too old cassettes, a journal that cannot be written, and in strict
+    runs failed requests or none at all fail a run.
     """
     journal = proxy.journal
     usage, counts = journal.library_usage, journal.counts
@@ -59,7 +63,15 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
             log.error("not recorded: %s", reason)
     if mode in {"replay", "auto"}:
         await asyncio.to_thread(_finish_library_usage, settings, proxy)
-    _log_summary(mode, journal)
+    if counts.requests:
+        log.info("%s", run_summary(mode, settings, journal))
+        _log_problem_counts(journal)
+    else:
+        log.log(
+            logging.ERROR if settings.strict else logging.WARNING,
+            "%s",
+            no_request_message(mode, settings, os.environ, has_command=has_command),
+        )
     if usage.unused_files:
         log.error(
             "%s not played in this run (--fail-on-unused): %s; to delete unused cassettes, run "
@@ -80,13 +92,14 @@ async def report_run(mode: str, settings: Settings, proxy: RunningProxy, command
         )
     if summary_path := os.environ.get(SUMMARY_FILE_VARIABLE):
         _write_step_summary(summary_path, command_line, journal, max_age)
-    failed_requests = counts.missed + counts.unsuccessful
-    is_strict_failure = settings.strict and bool(failed_requests)
-    if is_strict_failure:
+    failed_requests = (
+        counts.missed + counts.unsuccessful + counts.upstream_failed + counts.incomplete_recordings
+    )
+    if settings.strict and failed_requests:
         log.error("%s failed (--strict)", count_with_noun(failed_requests, "request"))
     has_failed = (
         bool(counts.lost_recordings)
-        or is_strict_failure
+        or (settings.strict and (bool(failed_requests) or not counts.requests))
         or bool(usage.unused_files)
         or too_old_fails
     )
@@ -114,42 +127,48 @@ def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
             log.warning("cannot record when the cassettes were replayed: %s", error)
 
 
-def _log_summary(mode: str, journal: Journal) -> None:
-    """Log the counts of the run, and its misses."""
+def run_summary(mode: str, settings: Settings, journal: Journal) -> str:
+    """What happened in the run, in one line: `replayed 4 responses from 3 cassettes, 0 misses`."""
     counts = journal.counts
+    parts: list[str] = []
+    if mode in {"replay", "auto"}:
+        responses = count_with_noun(counts.replayed, "response")
+        cassettes = count_with_noun(journal.library_usage.played_count, "cassette")
+        parts.append(f"replayed {responses} from {cassettes}")
+    if settings.may_record(mode):
+        parts.append(f"recorded {count_with_noun(counts.recorded, 'exchange')}")
     if mode == "record":
-        log.info(
-            "recorded %s, %d complete",
-            count_with_noun(counts.recorded, "exchange"),
-            counts.complete_recordings,
-        )
-    if mode == "auto":
-        log.info(
-            "replayed %s; recorded %s, %d complete",
-            count_with_noun(counts.replayed, "exchange"),
-            count_with_noun(counts.recorded, "exchange"),
-            counts.complete_recordings,
-        )
-    if incomplete_count := counts.recorded - counts.complete_recordings:
+        parts.append(f"{counts.complete_recordings:,} complete")
+    if counts.passed_through:
+        requests = count_with_noun(counts.passed_through, "request")
+        parts.append(f"forwarded {requests} without recording")
+    if mode == "simulate" or counts.simulated:
+        parts.append(f"simulated {count_with_noun(counts.simulated, 'response')}")
+    if mode in {"replay", "auto"}:
+        parts.append(count_with_noun(counts.missed, "miss", "misses"))
+    if counts.injected_faults or journal.rule_documents():
+        parts.append(f"injected {count_with_noun(counts.injected_faults, 'fault')}")
+    if counts.refused:
+        parts.append(f"refused {count_with_noun(counts.refused, 'request')}")
+    again = f" (--again {settings.again})" if mode == "auto" and settings.may_record(mode) else ""
+    return ", ".join(parts) + again
+
+
+def _log_problem_counts(journal: Journal) -> None:
+    """Log what went wrong in the run, as far as the summary does not state it."""
+    counts = journal.counts
+    if counts.incomplete_recordings:
         log.info(
             "%s incomplete; to list them, run llm-proxy ls --partial",
-            count_with_noun(incomplete_count, "recording"),
+            count_with_noun(counts.incomplete_recordings, "recording"),
         )
-    if counts.missed:
-        log.warning(
-            "%s without a matching cassette",
-            count_with_noun(counts.missed, "request"),
-            extra=MISS_LABEL,
-        )
-        for line in repeat_lines(journal.repeated_misses.times_by_label):
-            log.warning("  %s", line, extra=MISS_LABEL)
+    for line in repeat_lines(journal.repeated_misses.times_by_label):
+        log.warning("%s", line, extra=MISS_LABEL)
     if counts.answered_by_nearest:
         log.warning(
             "%s replayed from the nearest cassette, because no cassette matched",
             count_with_noun(counts.answered_by_nearest, "request"),
         )
-    if counts.simulated:
-        log.info("simulated %s", count_with_noun(counts.simulated, "response"))
     if counts.unsuccessful:
         failed_requests = count_with_noun(counts.unsuccessful, "request")
         log.warning(

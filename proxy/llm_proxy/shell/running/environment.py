@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,12 +20,19 @@ from llm_proxy.providers import (
 from llm_proxy.shell.running.settings import Settings, checked_http_url
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
+BASE_URL_ADVICE: Final = (
+    "reads OPENAI_BASE_URL, or the base-URL variable of its provider, and that no base URL is "
+    "fixed in its code"
+)
+"""What to check if a program sends no request to the proxy, after `check that the command`."""
 
 
-def child_environment(environ: Mapping[str, str], url: str, *, dummy_keys: bool) -> dict[str, str]:
+def child_environment(
+    environ: Mapping[str, str], url: str, dummy_keys: Iterable[str] = ()
+) -> dict[str, str]:
     """`environ` with every provider's base URL pointing at `url`, without an HTTP proxy for it.
 
-    With `dummy_keys`, API keys that are not set get a dummy value.
+    `dummy_keys` are the variables that get the dummy API key, see `dummy_key_variables`.
     """
     child_environ = dict(environ)
     child_environ |= {name: url + each.path for name, each in BASE_URL_VARIABLES.items()}
@@ -32,14 +40,35 @@ def child_environment(environ: Mapping[str, str], url: str, *, dummy_keys: bool)
     for name in ("NO_PROXY", "no_proxy"):
         hosts = [host for host in environ.get(name, "").split(",") if host]
         child_environ[name] = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
-    if dummy_keys:
-        child_environ |= dict.fromkeys(missing_key_variables(environ), DUMMY_API_KEY)
-    return child_environ
+    return child_environ | dict.fromkeys(dummy_keys, DUMMY_API_KEY)
 
 
-def missing_key_variables(environ: Mapping[str, str]) -> list[str]:
-    """The API key variables that are unset or empty: CI sets a missing secret to nothing."""
-    return [name for name in API_KEY_VARIABLES if not environ.get(name)]
+def dummy_key_variables(mode: str, settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """The API key variables that get a dummy value, because most SDKs do not start without a key.
+
+    They are unset or empty: CI sets a missing secret to nothing.  In `record`, only those of
+    providers with a local upstream, which needs no key; in the other modes all of them, because
+    responses from cassettes and scenarios need none.
+    """
+    return [
+        name
+        for name, provider in API_KEY_VARIABLES.items()
+        if not environ.get(name)
+        and (mode != "record" or is_local_url(upstream_url(provider, settings.upstreams)))
+    ]
+
+
+def is_local_url(url: str | None) -> bool:
+    """Whether the host of a URL is this machine, or has a name without a dot.
+
+    Such a name is one of a private network, such as that of a container.
+    """
+    host = urlsplit(url or "").hostname or "."
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
 
 
 def adopted_upstreams(
@@ -121,12 +150,20 @@ def key_variables_of_public_providers(settings: Settings) -> dict[str, str]:
     }
 
 
-def no_request_warning(settings: Settings, environ: Mapping[str, str]) -> str:
-    """A warning for a command that ended without a request, though one might have gone live."""
+def no_request_message(
+    mode: str, settings: Settings, environ: Mapping[str, str], *, has_command: bool
+) -> str:
+    """What to log about a run without a request, and what to check.
+
+    If the proxy ran a command that needed API keys, they include those that are not set.
+    """
     names = [
         name
         for provider, name in key_variables_of_public_providers(settings).items()
         if not any(map(environ.get, key_env_vars(provider)))
     ]
-    keys = f"; these API key variables are not set: {', '.join(names)}" if names else ""
-    return f"the command sent no request to llm-proxy{keys}"
+    program = "command" if has_command else "client"
+    needs_keys = has_command and settings.may_go_live(mode) and names
+    keys = f"; these API key variables are not set: {', '.join(names)}" if needs_keys else ""
+    strict = " (--strict)" if settings.strict else ""
+    return f"no request reached llm-proxy{strict}; check that the {program} {BASE_URL_ADVICE}{keys}"

@@ -20,15 +20,21 @@ from typing import IO, Final
 import orjson
 
 from llm_proxy.display import count_with_noun, folder_name
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import SpoolError, UsageError
+from llm_proxy.shell.recording.spooling import count_abandoned_spools
 from llm_proxy.shell.running import end_of_run
 from llm_proxy.shell.running.environment import (
     child_environment,
+    dummy_key_variables,
     export_lines,
-    no_request_warning,
 )
 from llm_proxy.shell.running.proxy import run_proxy
-from llm_proxy.shell.running.settings import ModeName, Settings, settings_warnings
+from llm_proxy.shell.running.settings import (
+    ModeName,
+    Settings,
+    recover_command,
+    settings_warnings,
+)
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -68,7 +74,7 @@ async def _serve_until_stopped(
     mode: ModeName, settings: Settings, command: Sequence[str], command_line: str
 ) -> tuple[int, bool]:
     async with run_proxy(mode, settings) as proxy:
-        warnings = await asyncio.to_thread(list, settings_warnings(mode, settings))
+        warnings = await asyncio.to_thread(_start_warnings, mode, settings)
         stop_signals = _StopSignals()
         stop_signals.install()  # a reader of the port file may stop us at once
         with _write_port_file(settings.port_file, proxy.url):
@@ -83,13 +89,12 @@ async def _serve_until_stopped(
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
             code = 0
             if command:
-                environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
+                dummy_keys = dummy_key_variables(mode, settings, os.environ)
+                environment = child_environment(os.environ, proxy.url, dummy_keys)
                 child = await start_command(command, environment)
                 stop_signals.forward_to(child)
                 code = await child.wait()  # without a limit
                 code = 128 - code if code < 0 else code
-                if not proxy.journal.counts.requests and settings.may_go_live(mode):
-                    log.warning("%s", no_request_warning(settings, os.environ))
             else:
                 for line in export_lines(proxy.url):
                     log.info("  %s", line)
@@ -98,10 +103,28 @@ async def _serve_until_stopped(
                     streams = count_with_noun(stream_count, "stream")
                     log.info("waiting for %s; press Ctrl-C again to stop immediately", streams)
             await proxy.drain(stop_signals.stop_now_event)
-    has_failed = await end_of_run.report_run(mode, settings, proxy, command_line)
+    has_failed = await end_of_run.report_run(
+        mode, settings, proxy, command_line, has_command=bool(command)
+    )
     recorder = proxy.active_mode.recorder
     is_disk_hanging = recorder is not None and recorder.is_disk_hanging
     return code or int(has_failed), is_disk_hanging
+
+
+def _start_warnings(mode: str, settings: Settings) -> list[str]:
+    """What to log when the proxy starts: doubtful settings, and recordings that a crash left."""
+    warnings = list(settings_warnings(mode, settings))
+    if settings.may_record(mode):
+        try:
+            count = count_abandoned_spools(settings.spool, settings.cassettes).own
+        except SpoolError as error:
+            return [*warnings, str(error)]
+        if count:
+            recordings = count_with_noun(count, "interrupted recording")
+            recover = recover_command(settings.cassettes, settings.spool, os.environ)
+            library = folder_name(settings.cassettes)
+            warnings.append(f"{recordings} of {library} can be recovered; run {recover}")
+    return warnings
 
 
 def _simulation_sources(settings: Settings) -> list[str]:

@@ -50,8 +50,13 @@ class JournalCounts:
     """Counters of the whole run."""
 
     requests: int = 0
+    refused: int = 0
+    """Requests that were refused, such as those with an unknown `Host` header."""
     replayed: int = 0
     """Responses from a cassette."""
+    passed_through: int = 0
+    """Requests that were forwarded to a provider without a recording."""
+    injected_faults: int = 0
     recorded: int = 0
     complete_recordings: int = 0
     """Recordings that are complete."""
@@ -69,6 +74,11 @@ class JournalCounts:
     """Requests for a scenario, a mock or synthesis, answered or not."""
     unsuccessful: int = 0
     """Simulated requests that their scenario did not expect, or that nothing could answer."""
+
+    @property
+    def incomplete_recordings(self) -> int:
+        """Recordings that became a cassette and are not complete."""
+        return self.recorded - self.complete_recordings
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class LibraryUsage:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`root` is the library's folder; `now` returns an aware datetime."""
-        self._root = root
+        self.root = root
         self._max_age = max_age
         self._now = now
         self._played_files: set[str] = set()
@@ -99,6 +109,11 @@ class LibraryUsage:
         """In the order in which they were first played, each once."""
         self.unused_files: list[str] = []
         """Files that existed at the start and were not played; set by `finish`."""
+
+    @property
+    def played_count(self) -> int:
+        """The number of different files that were played."""
+        return len(self._played_files)
 
     @property
     def played_file_names(self) -> list[str]:
@@ -149,7 +164,7 @@ class LibraryUsage:
         return sorted(map(self._relative_name, files))
 
     def _relative_name(self, file: str) -> str:
-        return path_as_unicode_text(Path(file).relative_to(self._root))
+        return path_as_unicode_text(Path(file).relative_to(self.root))
 
 
 class RepeatCounter:

@@ -34,6 +34,7 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import ModeResponse
+from llm_proxy.modes.base import UNRECORDED
 from llm_proxy.providers import has_dummy_key, missing_key_warning
 from llm_proxy.redaction import (
     client_secrets,
@@ -179,6 +180,7 @@ class ProxyServer:
                 routed = replace(routed, match_rules=match_rules)
         except RequestRefused as refusal:
             entry.origin = "refused"
+            self._journal.counts.refused += not is_control_path(request.path)
             entry.note = self._redacted_text(str(refusal), _to_request(request, b""))
             writer.disable_keep_alive()
             await send_error(writer, OPAQUE, refusal)
@@ -231,6 +233,7 @@ class ProxyServer:
                     routed, succeeded=is_success and entry.ending == "sent"
                 )
             faulted_response.finish()
+            self._journal.counts.injected_faults += len(entry.injected_faults)
             if routed.is_large:  # it takes long: do not block other streams
                 description = asyncio.create_task(
                     asyncio.to_thread(_describe_request, entry, routed)
@@ -257,6 +260,7 @@ class ProxyServer:
             self._journal_simulated(mode_response, entry, routed)
             return mode_response
         if mode_response.is_live:
+            counts.passed_through += mode_response.origin == UNRECORDED
             self._warn_of_dummy_key(routed)
         else:
             counts.replayed += 1
@@ -319,6 +323,7 @@ class ProxyServer:
                 log.warning("%s", error.detail, extra=MISS_LABEL)
             return
         entry.origin = "refused" if isinstance(error, RequestRefused | LateRequest) else "error"
+        self._journal.counts.refused += entry.origin == "refused"
         if isinstance(error, ScriptExhausted | RespondFunctionFailed | NotRepresentable):
             self._journal.counts.simulated += 1
             self._journal.add_failed_session(entry.session, entry.note)
