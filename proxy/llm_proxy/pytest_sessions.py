@@ -136,7 +136,7 @@ class ProxySessions:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # kept open by the proxy
         proxy = LLMProxy(
             cast("Any", self._mode or "replay"),
-            defaults={"pace": "instant"},
+            defaults={"pace": "instant", "again": "replay"},
             folder=self._config.rootpath,
             record_command=_RECORD_COMMAND,
             log=self._log,
@@ -222,6 +222,12 @@ class ProxySessions:
         """
         is_live = mode in _LIVE_MODES
         return self._mode if is_live and self._mode in {"replay", "record"} else mode
+
+    def pytest_report_header(self) -> list[str]:
+        """The mode, and the warnings of the proxy's start."""
+        if self._proxy is None:
+            return []
+        return [f"llm-proxy: {self._proxy.mode} mode", *self._read_log().splitlines()]
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:

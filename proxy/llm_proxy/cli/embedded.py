@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from llm_proxy.cli.options import SERVER_OPTIONS
-from llm_proxy.cli.serve import parse_server_options
+from llm_proxy.cli.serve import parse_server_options, unknown_variable_warnings
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 from llm_proxy.session_documents import ReadyDocument, ServerStart
 from llm_proxy.shell.running.embedded import EmbeddedProxy, ParentPipes, run_embedded
-from llm_proxy.shell.running.serving import configure_logging
+from llm_proxy.shell.running.serving import configure_logging, start_warnings
 from llm_proxy.shell.running.settings import ModeName, Settings
 
 log: Final = logging.getLogger("llm_proxy")
@@ -62,6 +62,11 @@ async def run_server(
         if name not in known_names:
             raise UsageError(f"unknown option {name!r}; {name_hint(name, sorted(known_names))}")
     mode, settings = parse(start.mode, ())
+    for warning in (
+        *unknown_variable_warnings(os.environ),
+        *await asyncio.to_thread(start_warnings, mode, settings),
+    ):
+        log.warning("%s", warning)
     return await run_embedded(mode, settings, parse, serve)
 
 

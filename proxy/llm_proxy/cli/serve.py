@@ -173,6 +173,14 @@ def parse_server_options(
         raise UsageError(click_error_message(error)) from None
 
 
+def unknown_variable_warnings(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each variable with the prefix LLM_PROXY_ that no command reads."""
+    return [
+        f"{printable_excerpt(name, _MAX_NAME_CHARS)}: {message}"
+        for name, message in unknown_variables(environ).items()
+    ]
+
+
 def _run_mode(mode: ModeName, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
     # Report a mistake before anything heavy is imported.
     running_mode, settings = resolve_settings(mode, option_values, command)
@@ -181,8 +189,8 @@ def _run_mode(mode: ModeName, option_values: dict[str, Any], command: tuple[str,
 
     serving.configure_logging(settings.log_format)
     log = logging.getLogger("llm_proxy")
-    for name, message in unknown_variables(os.environ).items():
-        log.warning("%s: %s", printable_excerpt(name, _MAX_NAME_CHARS), message)
+    for warning in unknown_variable_warnings(os.environ):
+        log.warning("%s", warning)
     if running_mode != mode:
         log.info("the environment variable CI is set, so auto only replays cassettes")
     raise click.exceptions.Exit(serving.serve(running_mode, settings, command, command_line=mode))

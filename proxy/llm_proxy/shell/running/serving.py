@@ -74,7 +74,7 @@ async def _serve_until_stopped(
     mode: ModeName, settings: Settings, command: Sequence[str], command_line: str
 ) -> tuple[int, bool]:
     async with run_proxy(mode, settings) as proxy:
-        warnings = await asyncio.to_thread(_start_warnings, mode, settings)
+        warnings = await asyncio.to_thread(start_warnings, mode, settings)
         stop_signals = _StopSignals()
         stop_signals.install()  # a reader of the port file may stop us at once
         with _write_port_file(settings.port_file, proxy.url):
@@ -111,7 +111,7 @@ async def _serve_until_stopped(
     return code or int(has_failed), is_disk_hanging
 
 
-def _start_warnings(mode: str, settings: Settings) -> list[str]:
+def start_warnings(mode: str, settings: Settings) -> list[str]:
     """What to log when the proxy starts: doubtful settings, and recordings that a crash left."""
     warnings = list(settings_warnings(mode, settings))
     if settings.may_record(mode):
