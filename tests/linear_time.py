@@ -12,8 +12,9 @@ _ATTEMPTS: Final = 5
 _NEGLIGIBLE_S: Final = 0.01
 """A time of the larger input in which caches and memory pages count as much as its size."""
 
-_HOPELESS_S: Final = 1.0
-"""A time of the larger input that no further attempt makes acceptable."""
+_HOPELESS_S: Final = 5.0
+"""A time of the larger input that no further attempt makes acceptable: far above what a busy
+machine makes of a fraction of a second."""
 
 
 def assert_linear(run: Callable[[int], object], size: int) -> None:

@@ -327,12 +327,17 @@ def test_what_a_command_prints_does_not_fill_the_disk(tmp_path: Path) -> None:
 async def test_a_command_that_prints_much_is_reported_by_its_last_output(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as file:
         output = CommandOutput(file, max_bytes=10_000)
+        # The last line is printed only when the file was truncated.
         script = (
-            "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
+            "import os, time\n"
+            "print('x' * 20_000, flush=True)\n"
+            "while os.fstat(1).st_size: time.sleep(0.01)\n"
+            "print('last line', flush=True)"
         )
-        command = TrialCommand((sys.executable, "-c", script), 20.0)
+        command = TrialCommand((sys.executable, "-c", script), 60.0)
         assert await shell_chaos._run_command(command, environment(tmp_path), output) == (0, False)
-        assert output.last_output().endswith("x 39\n")
+        assert file.seek(0, 2) == len("last line\n")
+        assert output.last_output().endswith("xxx\nlast line\n")
 
 
 def test_a_fault_counts_only_where_its_own_rule_was_injected() -> None:
