@@ -200,7 +200,7 @@ async def test_many_frames_at_once_are_redacted_outside_the_event_loop(
 
 
 async def test_a_request_is_not_kept_in_memory_for_the_life_of_its_stream(tmp_path: Path) -> None:
-    size = 4_000_000
+    size = 16_000_000  # far above the modules that are imported meanwhile
     notifications: list[str] = []
     events = RecorderEvents(
         on_filed=lambda recorded, _: notifications.append(recorded),
