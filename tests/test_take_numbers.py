@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from case_tables import each_row
 from llm_proxy.take_numbers import (
     AfterLast,
+    Renumbering,
     RequestCounter,
     TakeAllocator,
     TakePlacement,
@@ -143,14 +145,17 @@ class TakeAllocatorMachine(RuleBasedStateMachine):
     """
 
     @initialize(
-        numbers=st.dictionaries(st.integers(1, 6), st.booleans(), max_size=4), renew=st.booleans()
+        numbers=st.dictionaries(st.integers(1, 6), st.booleans(), max_size=4),
+        renew=st.booleans(),
+        held=st.booleans(),
     )
-    def a_run_begins(self, numbers: dict[int, bool], renew: bool) -> None:
+    def a_run_begins(self, numbers: dict[int, bool], renew: bool, held: bool) -> None:
         self.disk = {
             number: Take(number, number, complete, old=True) for number, complete in numbers.items()
         }
         self.old_takes = set(self.disk.values())
         self.renew = renew
+        self.held = held
         self.allocator = TakeAllocator(
             self.disk, replace_older=renew, is_foreign_take=self.is_foreign
         )
@@ -173,16 +178,38 @@ class TakeAllocatorMachine(RuleBasedStateMachine):
     def a_request_finishes(self, chosen: st.DataObject) -> None:
         take = chosen.draw(st.sampled_from(self.running))
         self.running.remove(take)
-        placement = self.allocator.place_take(take.number, is_complete=take.complete)
+        placement = self.allocator.place_take(
+            take.number, is_complete=take.complete, is_held=self.held
+        )
         self.finished.append(take)
         self.place(take, placement.initial_number)
-        for source, target in placement.moves:
-            self.place(self.disk.pop(source), target)
-        for number in placement.removals:
-            assert self.disk.pop(number).old
-            self.assert_nothing_is_lost()
+        self.renumber(placement.moves, placement.removals)
         final_number = dict(placement.moves).get(placement.initial_number, placement.initial_number)
         assert self.disk[final_number] == take
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def the_held_takes_are_kept(self) -> None:
+        self.held = False
+        renumbering = self.allocator.replace_by_parked_takes(self.disk)
+        self.renumber(renumbering.moves, renumbering.removals)
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def the_held_takes_are_discarded(self) -> None:
+        renumbering = self.allocator.discard_parked_takes()
+        assert renumbering.moves == ()
+        discarded = [self.disk.pop(number) for number in renumbering.removals]
+        assert discarded == (self.finished if self.renew else [])
+        if self.renew:
+            self.finished = []
+
+    def renumber(self, moves: Iterable[tuple[int, int]], removals: Iterable[int]) -> None:
+        for source, target in moves:
+            self.place(self.disk.pop(source), target)
+        for number in removals:
+            assert self.disk.pop(number).old
+            self.assert_nothing_is_lost()
 
     def is_foreign(self, number: int) -> bool:
         return number in self.disk and self.disk[number].foreign
@@ -211,12 +238,12 @@ class TakeAllocatorMachine(RuleBasedStateMachine):
     def assert_nothing_is_lost(self) -> None:
         takes = set(self.disk.values())
         assert takes >= set(self.finished) | self.foreign_takes
-        if not self.renew or not any(item.complete for item in self.finished):
+        if self.held or not self.renew or not any(item.complete for item in self.finished):
             assert takes >= self.old_takes
 
     @invariant()
     def what_is_on_disk_is_what_should_be(self) -> None:
-        renewed = self.renew and any(item.complete for item in self.finished)
+        renewed = self.renew and not self.held and any(item.complete for item in self.finished)
         expected = set(self.finished) | self.foreign_takes | (set() if renewed else self.old_takes)
         assert set(self.disk.values()) == expected
         if self.was_reset or self.foreign_takes:
@@ -233,6 +260,36 @@ TestTakeAllocator = TakeAllocatorMachine.TestCase
 TestTakeAllocator.settings = hypothesis_settings(
     stateful_step_count=15, max_examples=quick_or_thorough(50, 200)
 )
+
+
+@given(
+    older=st.sets(st.integers(1, 5), max_size=4),
+    finished=st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=8),
+)
+@example(older=set(), finished=[(1, False), (1, False), (1, True)])  # two change places
+def test_takes_that_were_held_and_kept_are_where_they_would_be_without_a_hold(
+    older: set[int], finished: list[tuple[int, bool]]
+) -> None:
+    contents: list[dict[int, str]] = []
+    for is_held in (False, True):
+        allocator = TakeAllocator(older, replace_older=True)
+        disk = {number: f"older {number}" for number in older}
+        for index, (number, is_complete) in enumerate(finished):
+            placement = allocator.place_take(number, is_complete=is_complete, is_held=is_held)
+            disk[placement.initial_number] = f"new {index}"
+            _apply_to_disk(disk, placement)
+        assert not is_held or len(disk) == len(older) + len(finished)
+        _apply_to_disk(disk, allocator.replace_by_parked_takes(disk))
+        contents.append(disk)
+    assert contents[0] == contents[1]
+
+
+def _apply_to_disk(disk: dict[int, str], changes: TakePlacement | Renumbering) -> None:
+    for source, target in changes.moves:
+        assert not disk.get(target, "older").startswith("new")
+        disk[target] = disk.pop(source)
+    for number in changes.removals:
+        assert disk.pop(number).startswith("older")
 
 
 @given(

@@ -6,7 +6,7 @@ Requests with the same key are counted per session, in the order of their arriva
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
@@ -119,13 +119,34 @@ class TakePlacement:
     """Takes to delete."""
 
 
+@dataclass(frozen=True, slots=True)
+class Renumbering:
+    """Changes of stored takes: first the moves in this order, then the removals."""
+
+    moves: tuple[tuple[int, int], ...]
+    """Takes to renumber, as (from, to); an older take of the new number is replaced."""
+    removals: tuple[int, ...]
+    """Takes to delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ParkedTake:
+    """A take of this run that replaces no older one yet."""
+
+    number: int
+    """Its number in the run."""
+    stored_number: int
+    is_complete: bool
+
+
 class TakeAllocator:
     """Allocates the take numbers of one key and session while a run records them.
 
     With `replace_older` (mode record), takes of this run replace the older ones as soon as the
     first of them is complete.  Until then they are parked after the older ones, so that a run
-    that fails destroys nothing.  Otherwise no take ever replaces another; takes that another run
-    stores at the same time keep their numbers.
+    that fails destroys nothing.  Held takes are parked even if they are complete, until
+    `replace_by_parked_takes` or `discard_parked_takes`.  Without `replace_older`, no take ever
+    replaces another; takes that another run stores at the same time keep their numbers.
     """
 
     def __init__(
@@ -137,37 +158,89 @@ class TakeAllocator:
     ) -> None:
         """`is_foreign_take`: whether another run has stored a take of that number meanwhile."""
         # All values are immutable, so that a shallow copy is a state to roll back to.
-        self._older_takes = frozenset(existing_numbers)
+        self.older_takes = frozenset(existing_numbers)
+        """The numbers of the takes that this run has not stored."""
         self._own_takes: frozenset[int] = frozenset()
-        self._parked_takes: tuple[tuple[int, int], ...] = ()
-        """Incomplete takes of this run, as (number in the run, number on disk)."""
+        self._parked_takes: tuple[_ParkedTake, ...] = ()
+        """In the order in which they were placed."""
         self.is_replacing = replace_older
         """Whether the older takes still have to be replaced by takes of this run."""
         self._is_foreign_take = is_foreign_take
 
-    def place_take(self, number: int, *, is_complete: bool) -> TakePlacement:
-        """Place the run's take `number`; after a reset the same numbers are used again."""
-        if self.is_replacing and is_complete:
+    def place_take(self, number: int, *, is_complete: bool, is_held: bool = False) -> TakePlacement:
+        """Place the run's take `number`; after a reset the same numbers are used again.
+
+        A held take replaces nothing.
+        """
+        if self.is_replacing and is_complete and not is_held:
             return self._replace_older_takes(number)
-        stored_number = max(self._older_takes, default=0) + number if self.is_replacing else number
-        stored_number = self._find_unused_number(stored_number, self._older_takes | self._own_takes)
+        stored_number = max(self.older_takes, default=0) + number if self.is_replacing else number
+        stored_number = self._find_unused_number(stored_number, self.older_takes | self._own_takes)
         if self.is_replacing:
-            self._parked_takes += ((number, stored_number),)
+            self._parked_takes += (_ParkedTake(number, stored_number, is_complete),)
         self._own_takes |= {stored_number}
         return TakePlacement(stored_number)
 
     def forget_take(self, number: int, stored_number: int) -> None:
         """Forget the run's take `number`, stored as `stored_number`: it will be placed again."""
         self._parked_takes = tuple(
-            parked_take
-            for parked_take in self._parked_takes
-            if parked_take != (number, stored_number)
+            take
+            for take in self._parked_takes
+            if (take.number, take.stored_number) != (number, stored_number)
         )
         self._own_takes -= {stored_number}
 
+    def replace_by_parked_takes(self, present_numbers: Container[int]) -> Renumbering:
+        """Place the parked takes again, in the same order, as if they had not been held.
+
+        Only those whose numbers are present: a take that was deleted by hand replaces nothing.
+        """
+        older_takes = self.older_takes
+        parked_takes = [
+            take for take in self._parked_takes if take.stored_number in present_numbers
+        ]
+        self._own_takes -= {take.stored_number for take in self._parked_takes}
+        self._parked_takes = ()
+        final_numbers: list[int] = []
+        for take in parked_takes:
+            placement = self.place_take(take.number, is_complete=take.is_complete)
+            moved = dict(placement.moves)
+            final_numbers = [
+                moved.get(number, number) for number in (*final_numbers, placement.initial_number)
+            ]
+        stored_numbers = [take.stored_number for take in parked_takes]
+        return Renumbering(
+            self._order_moves(dict(zip(stored_numbers, final_numbers, strict=True))),
+            tuple(sorted(older_takes - self.older_takes - set(final_numbers))),
+        )
+
+    def discard_parked_takes(self) -> Renumbering:
+        """Delete the parked takes."""
+        stored_numbers = tuple(take.stored_number for take in self._parked_takes)
+        self._own_takes -= set(stored_numbers)
+        self._parked_takes = ()
+        return Renumbering((), stored_numbers)
+
+    def _order_moves(self, final_numbers: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+        """The moves from each key to its value, in an order in which no take replaces another."""
+        pending = {source: target for source, target in final_numbers.items() if source != target}
+        moves: list[tuple[int, int]] = []
+        while pending:
+            source = next((each for each, target in pending.items() if target not in pending), None)
+            if source is not None:
+                moves.append((source, pending.pop(source)))
+                continue
+            source, target = pending.popitem()  # they only change places: one makes way
+            spare_number = self._find_unused_number(
+                target, {*final_numbers, *final_numbers.values()}, self.older_takes
+            )
+            moves.append((source, spare_number))
+            pending[spare_number] = target
+        return tuple(moves)
+
     def _is_used_by_other_run(self, number: int) -> bool:
         """Whether a number unknown to this allocator is used by another run."""
-        return number not in self._own_takes | self._older_takes and self._is_foreign_take(number)
+        return number not in self._own_takes | self.older_takes and self._is_foreign_take(number)
 
     def _find_unused_number(
         self, number: int, taken: AbstractSet[int], occupied: AbstractSet[int] = frozenset()
@@ -184,23 +257,24 @@ class TakeAllocator:
 
         It is stored first, and never over a parked one: there is a take at any time.
         """
-        foreign_numbers = {old for old in self._older_takes if self._is_foreign_take(old)}
-        occupied = self._older_takes | self._own_takes | {number}
+        foreign_numbers = {old for old in self.older_takes if self._is_foreign_take(old)}
+        occupied = self.older_takes | self._own_takes | {number}
         final_numbers = set(foreign_numbers)
         final_number = self._find_unused_number(number, final_numbers, occupied)
         final_numbers.add(final_number)
         moves: list[tuple[int, int]] = []
-        for number_in_run, stored_number in sorted(self._parked_takes):
-            target = self._find_unused_number(number_in_run, final_numbers, occupied)
+        for take in sorted(self._parked_takes, key=lambda take: (take.number, take.stored_number)):
+            target = self._find_unused_number(take.number, final_numbers, occupied)
             final_numbers.add(target)
-            moves.append((stored_number, target))
+            moves.append((take.stored_number, target))
         initial_number = final_number
         if final_number in dict(moves):  # a parked take has it
             initial_number = self._find_unused_number(final_number, occupied | final_numbers)
         moves.append((initial_number, final_number))
-        removals = tuple(sorted(self._older_takes - final_numbers))
-        self._older_takes = frozenset(foreign_numbers)
+        removals = tuple(sorted(self.older_takes - final_numbers))
+        self.older_takes = frozenset(foreign_numbers)
         self._own_takes = frozenset(final_numbers - foreign_numbers)
+        self._parked_takes = ()
         self.is_replacing = False
         return TakePlacement(
             initial_number, tuple(move for move in moves if move[0] != move[1]), removals

@@ -197,7 +197,7 @@ class Library:
             folder
             / safe_segment(meta.dialect)
             / safe_segment(label)
-            / f"{meta.key[:16]}-{number}.jsonl"
+            / take_file_name(meta.key, number)
         )
 
     def make_folder(self, folder: Path) -> None:
@@ -239,6 +239,11 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise CassetteError(str(path), None, f"cannot read the file: {error.strerror}") from None
+
+
+def take_file_name(key: str, number: int) -> str:
+    """The name of a take's file."""
+    return f"{key[:16]}-{number}{CASSETTE_SUFFIX}"
 
 
 def safe_segment(name: str) -> str:

@@ -13,7 +13,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -36,9 +37,15 @@ from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
 from llm_proxy.redaction import ResponseRedaction, operator_secrets, split_rule_texts
-from llm_proxy.shell.library.library import Library, locked_folder, parse_take_path, sync_folder
+from llm_proxy.shell.library.library import (
+    Library,
+    locked_folder,
+    parse_take_path,
+    sync_folder,
+    take_file_name,
+)
 from llm_proxy.shell.recording.spooling import open_spool
-from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
+from llm_proxy.take_numbers import LogicalRequest, Renumbering, TakeAllocator
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -53,6 +60,19 @@ class FiledCassette:
     path: Path
     cassette: Cassette
     outcome: Outcome
+
+
+@dataclass(slots=True)
+class SessionHold:
+    """A time during which the takes of a session replace none, because a verdict is to come.
+
+    A recording belongs to the hold during which it began, also if it is filed after the verdict.
+    """
+
+    is_awaiting_verdict: bool = True
+    """Whether the hold has not ended.  Used on the event loop."""
+    keep: bool | None = None
+    """The verdict that was applied: whether the takes are kept.  Used while filing."""
 
 
 @dataclass(slots=True)
@@ -87,11 +107,13 @@ class CassetteFiler:
         self._replaces_older = replaces_older
         self._skips_existing_copies = skips_existing_copies
         self._environment_secrets = environment_secrets
-        self._allocators: dict[tuple[str, str], TakeAllocator] = {}
-        self._existing_identities: dict[str, tuple[int, int]] = {}
-        """Inode and mtime of each take that existed when this run began, by path."""
-        self._attempts: dict[int, _StoredAttempt] = {}
-        """The current cassette of each logical request, by the request's number."""
+        self._allocators: defaultdict[str, dict[str, TakeAllocator]] = defaultdict(dict)
+        """By session and key."""
+        self._known_identities: dict[str, tuple[int, int]] = {}
+        """Inode and mtime of each take that existed when this run began or that it stored, by
+        path."""
+        self._attempts: defaultdict[str, dict[int, _StoredAttempt]] = defaultdict(dict)
+        """The current cassette of each logical request, by session and the request's number."""
         self._attempts_by_path: dict[Path, _StoredAttempt] = {}
         self._has_warned_of_foreign = False
         self._lock = threading.Lock()
@@ -103,7 +125,52 @@ class CassetteFiler:
         """
         if self._replaces_older:
             identities = ((path, _file_identity(path)) for path in self._library.unsorted_paths())
-            self._existing_identities = {path: each for path, each in identities if each}
+            self._known_identities = {path: each for path, each in identities if each}
+
+    def forget_session(self, session: str) -> None:
+        """Treat the existing takes of this session as older ones, as if the run began now."""
+        with self._lock:
+            self._allocators.pop(session, None)
+            for attempt in self._attempts.pop(session, {}).values():
+                self._attempts_by_path.pop(attempt.path, None)
+
+    def settle_session(
+        self, session: str, hold: SessionHold, *, keep: bool
+    ) -> dict[Path, Path | None]:
+        """Apply the verdict on a session's held takes.
+
+        With `keep`, they replace the older ones as if they had not been held.  Otherwise those of
+        keys with a complete older take are deleted.  Returns the new path of each file, None for
+        a deleted one.
+        """
+        new_paths: dict[Path, Path | None] = {}
+        with self._lock:
+            hold.keep = keep
+            if not self._library.root.is_dir():  # nothing was recorded
+                return new_paths
+            with locked_folder(self._library.root):
+                for key, allocator in self._allocators[session].items():
+                    if keep:
+                        takes = self._library.take_paths(session, key).items()
+                        renumbering = allocator.replace_by_parked_takes(
+                            {number for number, path in takes if path.exists()}
+                        )
+                    elif self._has_complete_take(session, key, allocator.older_takes):
+                        renumbering = allocator.discard_parked_takes()
+                    else:
+                        continue
+                    new_paths |= self._renumber_takes(session, key, renumbering)
+        return new_paths
+
+    def _has_complete_take(self, session: str, key: str, numbers: Iterable[int]) -> bool:
+        paths = self._library.take_paths(session, key)
+        return any(self._is_complete(paths[number]) for number in numbers if number in paths)
+
+    def _is_complete(self, path: Path) -> bool:
+        try:
+            return cassette_outcome(self._library.load_cassette(path)).is_complete
+        except CassetteError:
+            return False
 
     def file_spool(
         self,
@@ -111,12 +178,14 @@ class CassetteFiler:
         default_ending: SpoolEnd = INTERRUPTED_END,
         logical_request: LogicalRequest | None = None,
         response_redaction: ResponseRedaction | None = None,
+        hold: SessionHold | None = None,
     ) -> FiledCassette | None:
         """File the spool at `path`, in place of an earlier attempt of `logical_request`.
 
         `default_ending` is used if the spool has no end line.  `response_redaction` knows the
-        secrets of its request; without, the rules in its line 1 apply.  None if the spool has no
-        head, or another attempt is kept instead.
+        secrets of its request; without, the rules in its line 1 apply.  `hold` is the hold of its
+        session to which it belongs.  None if the spool has no head, or another attempt or the
+        older takes are kept instead.
 
         Raises `SpoolError` if the library cannot be written, and `CassetteError` for an invalid
         spool, which is kept unchanged; `SecretNotReplaced` for one that must not be stored.
@@ -126,7 +195,7 @@ class CassetteFiler:
                 return None
             try:
                 return self._file_spool_content(
-                    path.stem, spooled, default_ending, logical_request, response_redaction
+                    path.stem, spooled, default_ending, logical_request, response_redaction, hold
                 )
             except CassetteError as error:
                 raise SpoolError(
@@ -151,7 +220,7 @@ class CassetteFiler:
         """
         try:
             filed = self._file_spool_content(
-                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, response_redaction
+                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None, response_redaction, None
             )
         except OSError as error:
             raise SpoolError(f"cannot write {self._library.root}: {error.strerror}") from None
@@ -165,6 +234,7 @@ class CassetteFiler:
         default_ending: SpoolEnd,
         logical_request: LogicalRequest | None,
         response_redaction: ResponseRedaction | None,
+        hold: SessionHold | None,
     ) -> FiledCassette | None:
         meta, request = spooled.meta, spooled.request
         folder = self._library.path_for_take(meta, request, 1).parent
@@ -190,8 +260,10 @@ class CassetteFiler:
                     takes = self._library.take_paths(meta.session, meta.key).values()
                     copies = (take for take in takes if filecmp.cmp(temporary, take, shallow=False))
                     final_path = next(copies, None)
+                if hold is not None and self._is_discarded(spooled, hold):
+                    return None
                 final_path = final_path or self._place_or_replace_attempt(
-                    temporary, spooled, logical_request, complete=outcome.is_complete
+                    temporary, spooled, logical_request, hold, complete=outcome.is_complete
                 )
         if final_path is None:
             return None
@@ -202,11 +274,30 @@ class CassetteFiler:
         finder = rules.finder(operator_secrets(self._environment_secrets))
         return ResponseRedaction(rules, finder, follows_stream=True)
 
+    def _is_discarded(self, spooled: spool.SpoolContent, hold: SessionHold) -> bool:
+        """Whether the verdict, which came before the take, is to keep the older takes of its key.
+
+        That is logged.
+        """
+        session, key = spooled.meta.session, spooled.meta.key
+        if hold.keep is not False or not self._replaces_older:
+            return False
+        older_takes = self._allocator_of(spooled.meta, spooled.request).older_takes
+        if not self._has_complete_take(session, key, older_takes):
+            return False
+        log.info(
+            "session %s: discarded a response that ended after the test had failed, and kept the "
+            "older cassettes",
+            session,
+        )
+        return True
+
     def _place_or_replace_attempt(
         self,
         temporary: Path,
         spooled: spool.SpoolContent,
         logical_request: LogicalRequest | None,
+        hold: SessionHold | None,
         *,
         complete: bool,
     ) -> Path | None:
@@ -216,9 +307,10 @@ class CassetteFiler:
         the cassette on disk is kept.
         """
         if logical_request is None:
-            return self._place_as_take(temporary, spooled, complete=complete)
+            return self._place_as_take(temporary, spooled, hold, complete=complete)
         attempt_index = logical_request.attempt_index
-        previous = self._attempts.get(logical_request.number)
+        attempts = self._attempts[spooled.meta.session]
+        previous = attempts.get(logical_request.number)
         if previous is not None:
             if attempt_index <= previous.attempt_index or (previous.complete and not complete):
                 return None
@@ -226,50 +318,64 @@ class CassetteFiler:
             if not (allocator.is_replacing and complete):
                 temporary.replace(previous.path)
                 sync_folder(previous.path.parent)
+                self._remember_identity(previous.path)
                 self._library.evict_from_cache(previous.path)
                 previous.attempt_index, previous.complete = attempt_index, complete
                 return previous.path
-            # An incomplete attempt, which the first complete take of this run follows.
+            # The first complete take of this run or, while it is held, any complete one.
             if take := parse_take_path(self._library.root, previous.path):
-                self._delete_take(spooled.meta, take.number)
+                self._delete_take(spooled.meta.session, spooled.meta.key, take.number)
                 allocator.forget_take(previous.run_take_number, take.number)
-        final_path = self._place_as_take(temporary, spooled, complete=complete)
+        final_path = self._place_as_take(temporary, spooled, hold, complete=complete)
         attempt = _StoredAttempt(final_path, spooled.target_line.take, attempt_index, complete)
-        self._attempts[logical_request.number] = attempt
+        attempts[logical_request.number] = attempt
         self._attempts_by_path[final_path] = attempt
         return final_path
 
     def _place_as_take(
-        self, temporary: Path, spooled: spool.SpoolContent, *, complete: bool
+        self,
+        temporary: Path,
+        spooled: spool.SpoolContent,
+        hold: SessionHold | None,
+        *,
+        complete: bool,
     ) -> Path:
         """Move a finished cassette to its take number; a failure leaves the allocator unchanged."""
         meta, request = spooled.meta, spooled.request
         allocator = self._allocator_of(meta, request)
         allocator_before = copy(allocator)
-        placement = allocator.place_take(spooled.target_line.take, is_complete=complete)
+        placement = allocator.place_take(
+            spooled.target_line.take,
+            is_complete=complete,
+            is_held=hold is not None and not hold.keep,
+        )
         target = self._library.path_for_take(meta, request, placement.initial_number)
         try:
-            self._rename_take(temporary, target, meta, placement.initial_number)
+            self._rename_take(temporary, target, meta.session, meta.key, placement.initial_number)
             sync_folder(target.parent)
         except OSError:
             if self._replaces_older:
-                self._allocators[meta.session, meta.key] = allocator_before
+                self._allocators[meta.session][meta.key] = allocator_before
             raise
-        return self._apply_placement(target, meta, request, placement)
+        # The new take is durable by now: a failure here loses no recording.
+        new_paths = self._renumber_takes(
+            meta.session, meta.key, Renumbering(placement.moves, placement.removals)
+        )
+        return new_paths.get(target) or target
 
     def _allocator_of(self, meta: CassetteMeta, request: StoredRequest) -> TakeAllocator:
         """The take allocator of this key and session: the run's, or a new one from the disk."""
-        session_and_key = (meta.session, meta.key)
-        if session_and_key in self._allocators:
-            return self._allocators[session_and_key]
+        allocators = self._allocators[meta.session]
+        if meta.key in allocators:
+            return allocators[meta.key]
         bare_request = replace(request, headers=(), body=b"")  # kept as long as the run
         allocator = TakeAllocator(
-            self._library.take_paths(*session_and_key),
+            self._library.take_paths(meta.session, meta.key),
             replace_older=self._replaces_older,
             is_foreign_take=lambda number: self._is_foreign_take(meta, bare_request, number),
         )
         if self._replaces_older:
-            self._allocators[session_and_key] = allocator
+            allocators[meta.key] = allocator
         return allocator
 
     def _is_foreign_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> bool:
@@ -280,7 +386,7 @@ class CassetteFiler:
             if meta.match_rules:  # they may ignore the model: the folder is that of any
                 path = next(path.parent.parent.glob(f"*/{path.name}"), path)
         identity = _file_identity(str(path))
-        is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
+        is_foreign = identity is not None and identity != self._known_identities.get(str(path))
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
             log.warning(
@@ -291,46 +397,64 @@ class CassetteFiler:
             )
         return is_foreign
 
-    def _apply_placement(
-        self, path: Path, meta: CassetteMeta, request: StoredRequest, placement: TakePlacement
-    ) -> Path:
-        """Renumber and delete takes as the new take at `path` requires; returns its final path.
+    def _renumber_takes(
+        self, session: str, key: str, renumbering: Renumbering
+    ) -> dict[Path, Path | None]:
+        """Move and delete takes; returns the new path of each take, None for a deleted one.
 
-        The new take is durable by now: a failure here is logged, and loses no recording.
+        A failure is logged.  Without changes, the result is empty.
         """
+        if not renumbering.moves and not renumbering.removals:
+            return {}
+        old_paths = self._library.take_paths(session, key)
+        new_paths: dict[Path, Path | None] = dict.fromkeys(old_paths.values())
+        folders = {path.parent for path in new_paths}
         try:
-            for source_number, target_number in placement.moves:
-                moved_take = self._library.remove_take_from_index(
-                    meta.session, meta.key, source_number
-                )
-                if moved_take is None or not moved_take.exists():  # deleted by hand
-                    self._delete_take(meta, target_number)
-                    continue
-                target_path = self._library.path_for_take(meta, request, target_number)
-                self._rename_take(moved_take, target_path, meta, target_number)
-                path = target_path if moved_take == path else path
-            for number in placement.removals:
-                self._delete_take(meta, number)
-            sync_folder(path.parent)
+            for source_number, target_number in renumbering.moves:
+                source = self._library.take_paths(session, key).get(source_number)
+                if source is None or not source.exists():  # deleted by hand
+                    self._delete_take(session, key, target_number)
+                    old_paths.pop(target_number, None)
+                else:
+                    target = source.with_name(take_file_name(key, target_number))
+                    self._rename_take(source, target, session, key, target_number)
+                    old_paths[target_number] = old_paths.pop(source_number)
+                self._library.remove_take_from_index(session, key, source_number)
+            for number in renumbering.removals:
+                self._delete_take(session, key, number)
+            for folder in folders:
+                sync_folder(folder)
         except OSError as error:
-            log.warning("cannot rename or delete takes older than %s: %s", path, error.strerror)
-        return path
+            log.warning(
+                "cannot rename or delete takes in %s: %s",
+                ", ".join(sorted(map(str, folders))),
+                error.strerror,
+            )
+        for number, path in self._library.take_paths(session, key).items():
+            new_paths[old_paths[number]] = path
+        return new_paths
 
-    def _delete_take(self, meta: CassetteMeta, number: int) -> None:
-        path = self._library.remove_take_from_index(meta.session, meta.key, number)
+    def _delete_take(self, session: str, key: str, number: int) -> None:
+        path = self._library.remove_take_from_index(session, key, number)
         if path is not None:
             path.unlink(missing_ok=True)
 
-    def _rename_take(self, source: Path, target: Path, meta: CassetteMeta, number: int) -> None:
+    def _rename_take(self, source: Path, target: Path, session: str, key: str, number: int) -> None:
         """Move `source` to `target`, in place of the take of that number in any folder."""
         source.replace(target)
+        self._remember_identity(target)
         if (attempt := self._attempts_by_path.pop(source, None)) is not None:
             attempt.path = target
             self._attempts_by_path[target] = attempt
-        replaced = self._library.remove_take_from_index(meta.session, meta.key, number)
+        replaced = self._library.remove_take_from_index(session, key, number)
         if replaced is not None and replaced != target:
             replaced.unlink(missing_ok=True)
-        self._library.add_take_to_index(target, meta.session, meta.key, number)
+        self._library.add_take_to_index(target, session, key, number)
+
+    def _remember_identity(self, path: Path) -> None:
+        """Remember that this run stored the file."""
+        if self._replaces_older and (identity := _file_identity(str(path))) is not None:
+            self._known_identities[str(path)] = identity
 
 
 def _file_identity(path: str) -> tuple[int, int] | None:

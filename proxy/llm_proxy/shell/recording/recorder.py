@@ -23,8 +23,8 @@ import itertools
 import logging
 import os
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -49,7 +49,12 @@ from llm_proxy.shell.content_decoders import (
 )
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTake
-from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
+from llm_proxy.shell.recording.cassette_filer import (
+    CassetteFiler,
+    FiledCassette,
+    SessionHold,
+    timestamp_now,
+)
 from llm_proxy.shell.recording.spooling import MAX_BODY_BYTES, SpoolFile
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Json
@@ -99,12 +104,14 @@ _WriteResult = tuple[Exception | None, float]
 class RecorderEvents:
     """Callbacks for the results of recordings; called on the event loop.
 
-    The first argument describes the request; the second is the cassette, or the reason for a
-    failure.
+    The first argument of `on_filed` and `on_failed` describes the request; the second is the
+    cassette, or the reason for the failure.
     """
 
     on_filed: Callable[[str, FiledCassette], None]
     on_failed: Callable[[str, str], None]
+    on_moved: Callable[[Mapping[Path, Path | None]], None] = lambda _: None
+    """Gets the new paths of cassettes, None for a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +191,12 @@ class SpoolWriter:
         self._append_lines(lines)
 
     def file_cassette(
-        self, filer: CassetteFiler, at_ms: float, ending: Ending
+        self, filer: CassetteFiler, hold: SessionHold | None, at_ms: float, ending: Ending
     ) -> FiledCassette | None:
         """File the spool of an exchange that has ended as a cassette, and delete it.
 
-        None if no response had begun, or another attempt of the logical request is kept instead.
+        None if no response had begun, or another attempt of the logical request or the older
+        takes are kept instead.
 
         Raises `SpoolError`; the spool is kept then, unless it holds a secret that cannot be
         replaced.
@@ -198,7 +206,7 @@ class SpoolWriter:
         spool_end = self._spool_end(at_ms, ending)
         try:
             filed = filer.file_spool(
-                self._file.path, spool_end, self._logical_request, self._redaction
+                self._file.path, spool_end, self._logical_request, self._redaction, hold
             )
         except SecretNotReplaced:
             self._file.discard()
@@ -347,8 +355,17 @@ class SpooledRecording:
     there, with the ending `recorder_error`.
     """
 
-    def __init__(self, recorder: SpoolRecorder, writer: SpoolWriter, routed: RoutedRequest) -> None:
+    def __init__(
+        self,
+        recorder: SpoolRecorder,
+        writer: SpoolWriter,
+        routed: RoutedRequest,
+        hold: SessionHold | None,
+    ) -> None:
         self.writer = writer
+        self.session = routed.session
+        self.hold = hold
+        """The hold of its session when it began."""
         self._recorder = recorder
         self._items: list[_Item] = [self.writer.encode_opening]
         """What waits to be written."""
@@ -480,6 +497,12 @@ class SpoolRecorder:
             defaultdict(dict)
         )
         """The recordings of this run by session and key, and by take number, if they are kept."""
+        self._holds: dict[str, SessionHold] = {}
+        """The latest hold of each session."""
+        self._unfiled_counts: Counter[str] = Counter()
+        """Recordings that have begun and are not filed, by session."""
+        self._filed_event = asyncio.Event()
+        """Set whenever a recording is filed; whoever waits for it clears it first."""
         self.settled_count = 0
         """Recordings with a head: filed, left out for another attempt, or reported as lost."""
         self.is_disk_hanging = False
@@ -505,9 +528,9 @@ class SpoolRecorder:
 
         The operator's secrets were sent upstream, and are redacted like the client's.
         """
-        recording = SpooledRecording(
-            self, SpoolWriter(self, routed, operator_secrets, take), routed
-        )
+        self._unfiled_counts[routed.session] += 1
+        writer = SpoolWriter(self, routed, operator_secrets, take)
+        recording = SpooledRecording(self, writer, routed, self._holds.get(routed.session))
         if self._keeps_takes and take is not None:
             self._numbered_recordings[routed.session, routed.key][take] = recording
         return recording
@@ -535,21 +558,70 @@ class SpoolRecorder:
         else:
             self.request_counter.reset_session(session)
 
-    def hold_session(self, session: str) -> None:
-        """Takes of this session replace none until `settle_session`."""
-
-    async def settle_session(self, session: str, *, keep: bool, timeout_s: float) -> bool:
-        """Wait until the recordings are filed."""
-        self._write_all()
-        while self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
-            self._write_all()
-        self.reset_session(session)
-        return True
-
     async def _await_reset(self, reset_future: Future[None]) -> None:
         await asyncio.wrap_future(reset_future)
         self._thread_write_count -= 1
+
+    def hold_session(self, session: str) -> None:
+        """From now on, let the takes that this session records replace none.
+
+        They are stored after the existing ones, until `settle_session` or, without one, for good.
+        All takes that exist now count as older ones, and take numbers restart at 1.  Does nothing
+        while the session is held.
+        """
+        hold = self._holds.get(session)
+        if hold is None or not hold.is_awaiting_verdict:
+            self._holds[session] = SessionHold()
+            self.reset_session(session)
+            self._filing_executor.submit(self._filer.forget_session, session)
+
+    async def settle_session(self, session: str, *, keep: bool, timeout_s: float) -> bool:
+        """End the hold of a session, once all recordings of the session that have begun are filed.
+
+        With `keep`, the held takes replace the older ones as if they had not been held.
+        Otherwise, those of keys with a complete older take are deleted.  In `auto`, nothing is
+        replaced or deleted.  Take numbers restart at 1.
+
+        Waits up to `timeout_s` seconds for the recordings, and again for the files; returns
+        whether that sufficed.  The verdict also applies to what the session records later, until
+        it is held again.
+        """
+        is_all_filed = await self._wait_until_filed(session, timeout_s)
+        self.reset_session(session)
+        hold = self._holds.get(session)
+        if hold is None or not hold.is_awaiting_verdict:
+            return is_all_filed
+        hold.is_awaiting_verdict = False
+        settling = asyncio.ensure_future(self._settle_hold(session, hold, keep=keep))
+        self._add_task(settling)
+        done, _ = await asyncio.wait({settling}, timeout=timeout_s)
+        for task in done:
+            task.result()
+        return is_all_filed and bool(done)
+
+    async def _wait_until_filed(self, session: str, timeout_s: float) -> bool:
+        self._write_all()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._unfiled_counts[session]:
+                    self._filed_event.clear()
+                    await self._filed_event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _settle_hold(self, session: str, hold: SessionHold, *, keep: bool) -> None:
+        new_paths = await asyncio.get_running_loop().run_in_executor(
+            self._filing_executor, partial(self._filer.settle_session, session, hold, keep=keep)
+        )
+        self._events.on_moved(new_paths)
+        deleted_count = sum(path is None for path in new_paths.values())
+        if deleted_count and not keep:
+            log.info(
+                "session %s: deleted %s and kept the older cassettes, because the test failed",
+                session,
+                count_with_noun(deleted_count, "new cassette"),
+            )
 
     def adjust_pending_bytes(self, byte_delta: int) -> None:
         """Add the bytes that arrived, or, if negative, subtract those that reached the disk."""
@@ -574,6 +646,7 @@ class SpoolRecorder:
 
     async def close(self) -> None:
         """Write and file all recordings; every one must have ended."""
+        await asyncio.sleep(0)  # a request without a response ends its recording in a callback
         self._write_all()
         if len(self._tasks) > _MIN_LOGGED_FILINGS:
             log.info("writing %s", count_with_noun(len(self._tasks), "cassette"))
@@ -662,22 +735,29 @@ class SpoolRecorder:
         loop = asyncio.get_running_loop()
         had_failed = recording.writer.has_failed
         self.settled_count += recording.has_head
+        hold = recording.hold or self._holds.get(recording.session)
         try:
             filed_cassette = await loop.run_in_executor(
-                self._filing_executor, recording.writer.file_cassette, self._filer, at_ms, ending
+                self._filing_executor,
+                partial(recording.writer.file_cassette, self._filer, hold, at_ms, ending),
             )
         except Exception as error:  # the outermost frame of this task
             recording.filed_path.set_result(None)
             if not had_failed:
                 self._report_failure(recording, error)
             return
+        finally:
+            self._unfiled_counts[recording.session] -= 1
+            self._filed_event.set()
         recording.filed_path.set_result(_replayable_path(filed_cassette))
         if filed_cassette is not None:
             self._events.on_filed(recording.writer.description, filed_cassette)
 
     def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
         """Start a task that `close` waits for."""
-        task = asyncio.ensure_future(coroutine)
+        self._add_task(asyncio.ensure_future(coroutine))
+
+    def _add_task(self, task: asyncio.Future[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -163,8 +163,16 @@ async def _make_recorder(
         journal.add_recording_failure(reason)
         log.error("not recorded: %s: %s", request_description, reason)
 
+    def on_moved(new_paths: Mapping[Path, Path | None]) -> None:
+        journal.move_recorded_files(
+            {
+                str(path): None if new_path is None else str(new_path)
+                for path, new_path in new_paths.items()
+            }
+        )
+
     recorder_library = library if mode == "record" else library.with_copied_index()
-    events = RecorderEvents(on_filed, on_failed)
+    events = RecorderEvents(on_filed, on_failed, on_moved)
     recorder = SpoolRecorder(
         recorder_library,
         settings.spool,

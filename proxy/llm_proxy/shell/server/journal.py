@@ -144,6 +144,10 @@ class LibraryUsage:
         """Add a cassette that was recorded."""
         self._recorded_files.add(file)
 
+    def move_recorded(self, new_files: Mapping[str, str | None]) -> None:
+        """Rename recorded cassettes; those whose new name is None were deleted."""
+        self._recorded_files = set(_moved_files(self._recorded_files, new_files))
+
     def determine_unused_files(self, present_files: Iterable[str]) -> None:
         """End the run; `present_files` are those that existed when it began."""
         self.unused_files = sorted(set(present_files) - self._played_files)
@@ -249,6 +253,11 @@ class Journal:
         self.recorded_files.append(file)
         del self.recorded_files[:-_MAX_ENTRIES]
 
+    def move_recorded_files(self, new_files: Mapping[str, str | None]) -> None:
+        """Rename files of recordings; those whose new name is None were deleted."""
+        self.library_usage.move_recorded(new_files)
+        self.recorded_files = _moved_files(self.recorded_files, new_files)
+
     def add_recording_failure(self, reason: str) -> None:
         """Add a recording that was lost; `reason` is one sentence."""
         self.counts.lost_recordings += 1
@@ -274,6 +283,11 @@ class Journal:
         self.add_failed_session(session, reason)
         identity = (session, scripted_response.failure_kind or reason)
         return self.repeated_mismatches.add(identity, mismatch_label(session, reason))
+
+
+def _moved_files(files: Iterable[str], new_files: Mapping[str, str | None]) -> list[str]:
+    moved_files = [new_files.get(file, file) for file in files]
+    return [file for file in moved_files if file is not None]
 
 
 def simulated_details(

@@ -80,6 +80,13 @@ class ResponsePump:
         """Set the response's recording, None for no recording; the pump waits for this call."""
         self.recording = recording
         self._recording_decided_event.set()
+        if recording is not None:
+            self.task.add_done_callback(self._end_recording_without_head)
+
+    def _end_recording_without_head(self, _: asyncio.Task[None]) -> None:
+        """End the recording of a request to which no response came: nothing is stored."""
+        if self.recording is not None and self._head is None:
+            self.recording.finish(self._routed.elapsed_ms(), self._stop_ending)
 
     @property
     def has_head(self) -> bool:
