@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -77,17 +77,28 @@ class PluginProject:
 
     def write_ini(self, *lines: str) -> None:
         """Write `pytest.ini`."""
-        loop_scope = "asyncio_default_fixture_loop_scope = function"
-        text = "\n".join(["[pytest]", "asyncio_mode = auto", loop_scope, *lines])
-        (self.folder / "pytest.ini").write_text(text)
+        (self.folder / "pytest.ini").write_text("\n".join(["[pytest]", *lines]))
 
-    def run(self, *arguments: str, variables: Mapping[str, str] = NO_VARIABLES) -> PytestRun:
-        """Run pytest in the folder, with these further environment variables."""
+    def run(
+        self,
+        *arguments: str,
+        plugins: Sequence[str] = (),
+        variables: Mapping[str, str] = NO_VARIABLES,
+    ) -> PytestRun:
+        """Run pytest in the folder, with these further plugins and environment variables.
+
+        Other installed plugins are not loaded, because each costs time.
+        """
+        needed_plugins = ["xdist.plugin"] if "-n" in arguments else []
+        pytest_variables = {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": ",".join(["llm_proxy.pytest_plugin", *needed_plugins, *plugins]),
+        }
         command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", *arguments]
         ended = subprocess.run(
             command,
             cwd=self.folder,
-            env=environment(self.folder, **variables),
+            env=environment(self.folder, **{**pytest_variables, **variables}),
             capture_output=True,
             text=True,
             timeout=90,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ import pytest
 from case_tables import each_row
 from plugin_project import APP, PluginProject, PytestRun, numbering_provider
 
+AUTOLOAD: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", "PYTEST_PLUGINS": ""}
+"""The variables with which pytest loads all installed plugins, as it does for a user."""
 SESSION_FOLDER: Final = re.compile(r"@[A-Za-z0-9][A-Za-z0-9._-]{0,79}-[0-9a-f]{8}")
 
 
@@ -23,10 +26,10 @@ def project(tmp_path: Path) -> PluginProject:
     return project
 
 
-def record(project: PluginProject, *arguments: str) -> PytestRun:
+def record(project: PluginProject, *arguments: str, plugins: Sequence[str] = ()) -> PytestRun:
     """Record the project's tests from a provider that numbers its responses."""
     with numbering_provider() as variables:
-        return project.run("--llm-proxy=record", *arguments, variables=variables)
+        return project.run("--llm-proxy=record", *arguments, plugins=plugins, variables=variables)
 
 
 KINDS_OF_TESTS: Final = """
@@ -85,9 +88,12 @@ def test_tests_of_all_kinds_are_recorded_once_and_replayed_in_any_order(
 ) -> None:
     project.write(test_kinds=KINDS_OF_TESTS)
 
-    recording = record(project, "-p", "no:randomly")
-    replays = [project.run("--llm-proxy=replay", "-p", "randomly", "-p", "randomly")]
-    replays += [project.run("--llm-proxy=replay", "-n", "2")]
+    project.write_ini("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function")
+    plugins = ("pytest_asyncio.plugin",)
+
+    recording = record(project, plugins=plugins)
+    replays = [project.run("--llm-proxy=replay", plugins=(*plugins, "pytest_randomly"))]
+    replays += [project.run("--llm-proxy=replay", "-n", "2", plugins=plugins)]
 
     for run in (recording, *replays):
         assert set(run.outcomes.values()) == {"PASSED"}, run.output
@@ -115,7 +121,7 @@ def test_tests_with_equal_names_in_two_files_have_sessions_of_their_own(
     """
     project.write(test_a=test.format(1), test_b=test.format(2))
 
-    recording = record(project, "-p", "no:randomly")
+    recording = record(project)
     replay = project.run("--llm-proxy=replay", "test_b.py", "test_a.py")
 
     assert recording.exit_code == replay.exit_code == 0, replay.output
@@ -230,13 +236,13 @@ LATE_TESTS: Final = """
 
 def test_a_late_request_fails_the_run_and_not_the_next_test(project: PluginProject) -> None:
     project.write(test_late=LATE_TESTS)
-    record(project, "-p", "no:randomly")
+    record(project)
     for path in (project.folder / "cassettes").glob("@*-test_second-*/*/*/*.jsonl"):
         if '"first"' in path.read_text():  # while recording, it cannot be told apart
             path.unlink()
 
-    run = project.run("--llm-proxy=replay", "-p", "no:randomly")
-    parallel_run = project.run("--llm-proxy=replay", "-p", "no:randomly", "-n", "1")
+    run = project.run("--llm-proxy=replay")
+    parallel_run = project.run("--llm-proxy=replay", "-n", "1")
 
     for each in (run, parallel_run):
         assert set(each.outcomes.values()) == {"PASSED"}, each.output
@@ -308,8 +314,8 @@ def test_the_plugin_leaves_no_trace_where_no_test_uses_it(project: PluginProject
         """
     )
 
-    plain_run = project.run()
-    run_with_off = project.run("--llm-proxy=off")
+    plain_run = project.run(variables=AUTOLOAD)
+    run_with_off = project.run("--llm-proxy=off", variables=AUTOLOAD)
 
     for run in (plain_run, run_with_off):
         assert run.outcomes == {"test_trace": "PASSED"}, run.output
@@ -344,7 +350,7 @@ def test_with_the_fixture_or_the_marker_the_proxy_starts_at_its_first_use(
     )
 
     run = project.run("-p", "no:randomly")
-    run_with_off = project.run("-p", "no:randomly", "--llm-proxy=off", "-k", "dynamic")
+    run_with_off = project.run("--llm-proxy=off", "-k", "dynamic")
 
     assert set(run.outcomes.values()) == {"PASSED"}, run.output
     assert "the test needs llm-proxy, and --llm-proxy=off is set" in run_with_off.output
@@ -429,10 +435,11 @@ def test_the_proxy_works_beside_plugins_that_block_or_record_the_network(
         """
     )
     project.write_ini("llm_proxy = simulate")
-    blocked = [project.run("-p", "socket", "--disable-socket")]
-    blocked += [project.run("--block-network")]
-    allowed = [project.run("--disable-socket", "--allow-hosts=127.0.0.1")]
-    allowed += [project.run("--block-network", "--allowed-hosts=127.0.0.1")]
+    socket, recording = ("pytest_socket",), ("pytest_recording.plugin",)
+    blocked = [project.run("--disable-socket", plugins=socket)]
+    blocked += [project.run("--block-network", plugins=recording)]
+    allowed = [project.run("--disable-socket", "--allow-hosts=127.0.0.1", plugins=socket)]
+    allowed += [project.run("--block-network", "--allowed-hosts=127.0.0.1", plugins=recording)]
 
     assert [run.outcomes for run in blocked] == [{"test_one": "FAILED"}] * 2, blocked
     assert "add --allow-hosts=127.0.0.1" in blocked[0].output
@@ -464,9 +471,10 @@ def test_a_test_of_pytest_recording_runs_beside_tests_of_the_proxy(project: Plug
         """
     )
     project.write_ini("llm_proxy = simulate")
+    recording = ("pytest_recording.plugin",)
     with numbering_provider() as variables:
-        project.run("--record-mode=once", variables=variables)
-    run = project.run("--record-mode=none", variables=variables)
+        project.run("--record-mode=once", plugins=recording, variables=variables)
+    run = project.run("--record-mode=none", plugins=recording, variables=variables)
 
     assert run.outcomes == {
         "test_vcr": "PASSED",
@@ -503,7 +511,7 @@ def test_responses_in_progress_are_cut_off_at_the_end_of_their_test(project: Plu
         """
     )
 
-    run = project.run("--llm-proxy=simulate", "-p", "no:randomly")
+    run = project.run("--llm-proxy=simulate")
 
     assert set(run.outcomes.values()) == {"PASSED"}, run.output
     assert "llm-proxy: 1 response cut off at the end of a test" in run.output
