@@ -7,6 +7,7 @@ pace        how much later than from a bare loop pieces come at a pace, whether 
 simulate    how many scripted answers it serves in a second
 library     how soon a library of 100,000 cassettes is open, and what a hit in it costs
 miss        how long a miss among 10,000 cassettes takes
+test        how long LLMProxy takes to start, and what a session adds to a test
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
 
@@ -27,10 +28,11 @@ import pace_accuracy
 import record_latency
 import replay_speed
 import result_table
+import sessions
 import simulate_speed
 from result_table import Row
 
-GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "computing")
+GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "test", "computing")
 
 
 def main() -> int:
@@ -77,6 +79,7 @@ def _measure_groups(groups: Sequence[str], library: Path, *, is_quick: bool) -> 
         "simulate": simulate_speed.measure,
         "library": large_library.measure,
         "miss": misses.measure,
+        "test": sessions.measure,
         "computing": cpu.measure,
     }
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
