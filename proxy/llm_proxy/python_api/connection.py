@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -72,19 +72,26 @@ class ChildProcess:
         """Start the process.  Raises `UsageError`."""
         # -P: a file in the working folder must not replace a module of the proxy.
         # In its own session: Ctrl-C stops this process first, which then stops the proxy.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "llm_proxy.cli.embedded"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            cwd=self._folder,
-            start_new_session=True,
-        )
-        self._write_line(start)
-        ready = msgspec.json.decode(self._read_line(_START_TIMEOUT_S), type=ReadyDocument)
-        if ready.error:
-            self.stop()
-            raise UsageError(ready.error)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "llm_proxy.cli.embedded"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(
+                f"cannot start llm-proxy in {self._folder}: {error.strerror}"
+            ) from None
+        with ExitStack() as stack:
+            stack.callback(self.stop)  # after an error, and after Ctrl-C
+            self._write_line(start)
+            ready = msgspec.json.decode(self._read_line(_START_TIMEOUT_S), type=ReadyDocument)
+            if ready.error:
+                raise UsageError(ready.error)
+            stack.pop_all()
         return ready
 
     def request(self, method: str, path: str, body: Any) -> Response:
@@ -190,6 +197,9 @@ class ServerThread:
                 asyncio.run(run_server(start, serve, self._respond))
             except LlmProxyError as error:
                 ready_future.set_exception(error)
+            finally:
+                if not ready_future.done():
+                    ready_future.set_exception(LlmProxyError("llm-proxy could not start"))
 
         self._thread = threading.Thread(target=run, name="llm-proxy", daemon=True)
         self._thread.start()

@@ -212,7 +212,11 @@ class LLMProxy(ProxySession):
     def start(self) -> Self:
         """Start the proxy and its first session.  Raises `UsageError` if it cannot run."""
         self._ready = self._connection.start(self._start_document)
-        self.start_session(self.name, SessionStart())
+        try:
+            self.start_session(self.name, SessionStart())
+        except LlmProxyError:
+            self._connection.stop()
+            raise
         if self._patches_environment:
             self.patch_environment()
         return self
