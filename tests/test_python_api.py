@@ -199,7 +199,6 @@ def test_a_context_that_raises_keeps_the_older_recordings(provider: dict[str, st
 START_ERRORS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "an invalid pace": ({"pace": "fast"}, "--pace: "),
     "a folder that does not exist": ({"folder": "none"}, "cannot start llm-proxy in none: No such"),
-    "an invalid session": ({"session": "a/b"}, "'a/b' is not a valid session name"),
     "an unknown mode": ({"mode": "repaly"}, "unknown mode 'repaly'; did you mean 'replay'?"),
     "an unknown option": ({"options": {"pase": ""}}, "unknown option 'pase'; did you mean 'pace'?"),
 }

@@ -183,7 +183,7 @@ class LLMProxy(ProxySession):
         `record_command` is the command that errors advise for recording.  `log` is the file for
         its whole log; without one, warnings go to stderr.
         """
-        super().__init__(self, session)
+        super().__init__(self, _valid_session_name(session))
         if respond is not None and not in_process:
             raise UsageError("respond is a function of this process: set in_process=True")
         named = {
@@ -280,8 +280,7 @@ class LLMProxy(ProxySession):
         A name that is not valid gets a readable form with a hash.  Raises `LlmProxyError` if the
         session cannot start.
         """
-        if not is_valid_name(name):
-            name = readable_session_name(name)
+        name = _valid_session_name(name)
         start = SessionStart(mode=mode or "", scenario=scenario, pace=pace, faults=tuple(faults))
         session = self.start_session(name, start)
         has_failed = True
@@ -350,3 +349,8 @@ class LLMProxy(ProxySession):
         if self._ready is None:
             raise LlmProxyError("the proxy is not running; use it as a context manager")
         return self._ready
+
+
+def _valid_session_name(name: str) -> str:
+    """The name if it is valid; else a readable form of it with a hash."""
+    return name if is_valid_name(name) else readable_session_name(name)
