@@ -69,6 +69,19 @@ def recorded_takes(folder: Path) -> list[tuple[str, int]]:
     ]
 
 
+async def test_a_failed_attempt_leaves_no_trace_beside_an_older_success(tmp_path: Path) -> None:
+    write_cassettes(
+        tmp_path, raw_chat_request(), text_response("old one"), text_response("old two")
+    )
+    async with upstream(rate_limited, rate_limited, stream_text("new")) as provider:
+        async with proxy("record", tmp_path, provider.url, collapse_retries=True) as server:
+            for retry_count in range(3):
+                header = f"x-stainless-retry-count: {retry_count}"
+                await send_request(server.url, raw_chat_request("hi", header))
+
+    assert recorded_takes(tmp_path) == [("1", 200)]
+
+
 @pytest.mark.parametrize("mode", ["record", "auto"])
 async def test_a_failed_attempt_leaves_no_cassette_beside_that_of_the_answer(
     tmp_path: Path, mode: ModeName

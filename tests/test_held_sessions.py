@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from llm_proxy.shell.running.settings import ModeName
 from raw_http import send_request
 from stored_cassettes import (
     DONE_EVENT,
+    SSE_HEAD,
     StoredResponse,
     chat_event,
     key_of_request,
@@ -31,7 +32,7 @@ from stored_cassettes import (
     text_response,
     write_cassettes,
 )
-from stub_upstream import Connection, Script, chunked, upstream
+from stub_upstream import Connection, Script, chunked, fixed_length, upstream
 from waiting import wait_until
 
 SESSION: Final = "s"
@@ -54,6 +55,11 @@ def complete(text: str) -> Script:
 def incomplete(text: str) -> Script:
     """An upstream's response with this text that lacks its last event."""
     return chunked([chat_event(text)])
+
+
+def error(text: str) -> Script:
+    """An upstream's error response with this text."""
+    return fixed_length(b'{"error":{"content":"%b"}}' % text.encode(), status="401 Unauthorized")
 
 
 async def reset_stream(connection: Connection) -> None:
@@ -79,11 +85,16 @@ class HeldStream:
 
 
 def stored_texts(folder: Path) -> list[str]:
-    """The texts of the cassettes in the order of their names, with `...` after incomplete ones."""
+    """The texts of the cassettes in the order of their names.
+
+    Those of errors end with `!`, those of incomplete ones with `...`.
+    """
     texts: list[str] = []
     for cassette in load_cassettes(folder):
         [text] = re.findall(rb'"content":"([^"]*)"', cassette.response_body)
-        texts.append(text.decode() + ("" if cassette_outcome(cassette).is_complete else "..."))
+        outcome = cassette_outcome(cassette)
+        mark = "!" if outcome.is_error else "" if outcome.is_complete else "..."
+        texts.append(text.decode() + mark)
     return texts
 
 
@@ -94,12 +105,14 @@ def stored_numbers(folder: Path) -> list[int]:
 
 def write_older(folder: Path, *texts: str, request: bytes = REQUEST) -> None:
     """Write takes with these texts, as `stored_texts` returns them."""
-    responses = [
-        StoredResponse(((1.0, chat_event(text.removesuffix("..."))),), Ending.RST)
-        if text.endswith("...")
-        else text_response(text)
-        for text in texts
-    ]
+    responses: list[StoredResponse] = []
+    for text in texts:
+        response = text_response(text.rstrip(".!"))
+        if text.endswith("..."):
+            response = replace(response, reads=response.reads[:1], ending=Ending.RST)
+        if text.endswith("!"):
+            response = replace(response, head=replace(SSE_HEAD, status=401))
+        responses.append(response)
     write_cassettes(folder, request, *responses)
 
 
@@ -173,6 +186,16 @@ async def held_run(
             ["old...", "old 2"], [complete("new")], ["new"], ["old...", "old 2"],
             id="after a recording of which one take is complete",
         ),
+        pytest.param(["old"], [error("a")], ["old", "a!"], ["old"], id="an error"),
+        pytest.param(
+            ["old 1", "old 2"], [error("a"), complete("b"), error("c")],
+            ["a!", "b", "c!"], ["old 1", "old 2"], id="a success among errors",
+        ),
+        pytest.param(["old!"], [error("a")], ["a!"], ["old!"], id="an error after an error"),
+        pytest.param(
+            ["old..."], [error("a")], ["a!"], ["old...", "a!"],
+            id="an error after an incomplete recording",
+        ),
     ],
 )  # fmt: skip
 async def test_the_verdict_decides_which_takes_stay(
@@ -203,6 +226,26 @@ async def test_the_verdict_decides_which_takes_stay(
             "cassettes, because the test failed"
         )
         assert (log_line in caplog.messages) == was_discarded
+
+
+@each_row(("keep", "count"), [(True, 1), (False, 0)], ids=["kept", "failed"])
+async def test_only_a_verdict_that_keeps_an_error_warns_of_it_and_once_for_a_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, keep: bool, count: int
+) -> None:
+    folder = tmp_path / str(keep)
+    write_older(folder, "old")
+    caplog.clear()
+    async with held_run(folder, incomplete("a"), *map(error, "bcd")) as run:
+        await run.send(REQUEST, REQUEST, REQUEST)
+        await run.wait_for_cassettes(3)
+        assert caplog.messages == []
+        await run.settle(keep=keep)
+        run.recorder.hold_session(SESSION)
+        await run.send(REQUEST)
+        await run.settle(keep=keep)
+    warnings = [line for line in caplog.messages if "-3.jsonl: kept the older takes" in line]
+    assert warnings == caplog.messages
+    assert len(warnings) == count
 
 
 async def test_each_key_is_judged_by_its_own_older_takes(tmp_path: Path) -> None:
@@ -336,6 +379,31 @@ async def test_an_attempt_that_is_repeated_while_held_is_one_take(
         await run.send(FIRST_ATTEMPT, SECOND_ATTEMPT, FIRST_ATTEMPT)
         await run.settle(keep=keep)
     assert stored_texts(folder) == expected
+
+
+async def test_a_held_attempt_that_fails_after_a_success_replaces_no_older_take(
+    tmp_path: Path,
+) -> None:
+    write_older(tmp_path, "old")
+    end_event, error_event = asyncio.Event(), asyncio.Event()
+
+    async def held_error(connection: Connection) -> None:
+        await error_event.wait()
+        await error("new")(connection)
+
+    scripts = (HeldStream("given up", end_event), held_error)
+    async with held_run(tmp_path, *scripts, collapse_retries=True) as run:
+        first = asyncio.ensure_future(run.send(FIRST_ATTEMPT))
+        await wait_until(lambda: any((tmp_path / "spool").glob("*")))
+        second = asyncio.ensure_future(run.send(SECOND_ATTEMPT))
+        await wait_until(lambda: run.proxy.journal.counts.requests == 2)
+        end_event.set()
+        await first
+        await run.wait_for_cassettes(1)
+        error_event.set()
+        await second
+        await run.settle(keep=True)
+    assert stored_texts(tmp_path) == ["old", "new!"]
 
 
 async def test_an_attempt_in_a_rerun_is_none_of_the_earlier_run(tmp_path: Path) -> None:

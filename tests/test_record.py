@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from llm_proxy.exchange import Ending
 from llm_proxy.pacing import InstantPace
 from raw_http import build_http_request, send_request
 from stored_cassettes import (
+    SSE_HEAD,
+    StoredResponse,
     chat_event,
     raw_chat_request,
     response_bodies,
@@ -81,6 +84,67 @@ class TestRenewal:
         }
         async with proxy("replay", tmp_path, pace=INSTANT) as server:
             assert (await send_request(server.url, raw_chat_request())).body == first_body
+
+    @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Busy"])
+    async def test_an_error_does_not_replace_a_success(
+        self, tmp_path: Path, status: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        write_cassettes(
+            tmp_path, raw_chat_request(), text_response("old one"), text_response("old two")
+        )
+        error = fixed_length(b'{"error": {"message": "no"}}', status=status)
+        async with upstream(error, error) as provider:
+            async with proxy("record", tmp_path, provider.url) as server:
+                for _ in range(2):
+                    await send_request(server.url, raw_chat_request())
+        first_body, second_body = response_bodies(
+            [text_response("old one"), text_response("old two")]
+        )
+        bodies = _bodies_by_take(tmp_path)
+        assert (bodies.pop("1"), bodies.pop("2")) == (first_body, second_body)
+        assert bodies == dict.fromkeys(("3", "4"), b'{"error": {"message": "no"}}')
+        [warning] = [item for item in caplog.messages if "kept" in item]
+        assert warning.endswith(
+            f"-3.jsonl: kept the older takes because this response is an error (HTTP {status[:3]});"
+            " to replay only the older takes, delete this file"
+        )
+
+    async def test_an_error_in_a_stream_does_not_replace_a_success(self, tmp_path: Path) -> None:
+        write_cassettes(tmp_path, raw_chat_request(), text_response("old"))
+        error = chunked([chat_event("half"), b'data: {"error": {"message": "no"}}\n\n'])
+        async with upstream(error) as provider:
+            async with proxy("record", tmp_path, provider.url) as server:
+                await send_request(server.url, raw_chat_request())
+        assert _bodies_by_take(tmp_path)["1"] == response_bodies([text_response("old")])[0]
+
+    async def test_an_error_before_the_new_success_becomes_take_1(self, tmp_path: Path) -> None:
+        write_cassettes(
+            tmp_path, raw_chat_request(), text_response("old one"), text_response("old two")
+        )
+        error = fixed_length(b"{}", status="429 Slow Down")
+        async with upstream(error, _respond_with("new two"), error) as provider:
+            async with proxy("record", tmp_path, provider.url) as server:
+                for _ in range(3):
+                    await send_request(server.url, raw_chat_request())
+        [new_body] = response_bodies([text_response("new two")])
+        assert _bodies_by_take(tmp_path) == {"1": b"{}", "2": new_body, "3": b"{}"}
+
+    @pytest.mark.parametrize(
+        "old",
+        [
+            replace(text_response("old"), head=replace(SSE_HEAD, status=401)),
+            replace(text_response("old"), ending=Ending.RST),
+        ],
+        ids=["an error", "an incomplete take"],
+    )
+    async def test_an_error_replaces_what_is_no_complete_success(
+        self, tmp_path: Path, old: StoredResponse
+    ) -> None:
+        write_cassettes(tmp_path, raw_chat_request(), old)
+        async with upstream(fixed_length(b"{}", status="404 Not Found")) as provider:
+            async with proxy("record", tmp_path, provider.url) as server:
+                await send_request(server.url, raw_chat_request())
+        assert _bodies_by_take(tmp_path) == {"1": b"{}"}
 
     async def test_a_run_that_recovers_replaces_them_and_keeps_its_own_order(
         self, tmp_path: Path

@@ -121,7 +121,8 @@ def test_a_finished_take_goes_to_its_place(
 ) -> None:
     allocator = TakeAllocator(on_disk, replace_older=renew)
     assert [
-        allocator.place_take(number, is_complete=is_complete) for number, is_complete in finished
+        allocator.place_take(number, may_replace_older=may_replace_older)
+        for number, may_replace_older in finished
     ] == placements
 
 
@@ -179,7 +180,7 @@ class TakeAllocatorMachine(RuleBasedStateMachine):
         take = chosen.draw(st.sampled_from(self.running))
         self.running.remove(take)
         placement = self.allocator.place_take(
-            take.number, is_complete=take.complete, is_held=self.held
+            take.number, may_replace_older=take.complete, is_held=self.held
         )
         self.finished.append(take)
         self.place(take, placement.initial_number)
@@ -274,8 +275,10 @@ def test_takes_that_were_held_and_kept_are_where_they_would_be_without_a_hold(
     for is_held in (False, True):
         allocator = TakeAllocator(older, replace_older=True)
         disk = {number: f"older {number}" for number in older}
-        for index, (number, is_complete) in enumerate(finished):
-            placement = allocator.place_take(number, is_complete=is_complete, is_held=is_held)
+        for index, (number, may_replace_older) in enumerate(finished):
+            placement = allocator.place_take(
+                number, may_replace_older=may_replace_older, is_held=is_held
+            )
             disk[placement.initial_number] = f"new {index}"
             _apply_to_disk(disk, placement)
         assert not is_held or len(disk) == len(older) + len(finished)

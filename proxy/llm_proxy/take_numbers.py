@@ -136,15 +136,15 @@ class _ParkedTake:
     number: int
     """Its number in the run."""
     stored_number: int
-    is_complete: bool
+    may_replace_older: bool
 
 
 class TakeAllocator:
     """Allocates the take numbers of one key and session while a run records them.
 
-    With `replace_older` (mode record), takes of this run replace the older ones as soon as the
-    first of them is complete.  Until then they are parked after the older ones, so that a run
-    that fails destroys nothing.  Held takes are parked even if they are complete, until
+    With `replace_older` (mode record), takes of this run replace the older ones as soon as one of
+    them may do so.  Until then they are parked after the older ones, so that a run that fails
+    destroys nothing.  Held takes are parked even if they may replace the older ones, until
     `replace_by_parked_takes` or `discard_parked_takes`.  Without `replace_older`, no take ever
     replaces another; takes that another run stores at the same time keep their numbers.
     """
@@ -167,17 +167,24 @@ class TakeAllocator:
         """Whether the older takes still have to be replaced by takes of this run."""
         self._is_foreign_take = is_foreign_take
 
-    def place_take(self, number: int, *, is_complete: bool, is_held: bool = False) -> TakePlacement:
+    @property
+    def lasting_parked_takes(self) -> list[int]:
+        """The stored numbers of the parked takes that may not replace the older ones."""
+        return [take.stored_number for take in self._parked_takes if not take.may_replace_older]
+
+    def place_take(
+        self, number: int, *, may_replace_older: bool, is_held: bool = False
+    ) -> TakePlacement:
         """Place the run's take `number`; after a reset the same numbers are used again.
 
         A held take replaces nothing.
         """
-        if self.is_replacing and is_complete and not is_held:
+        if self.is_replacing and may_replace_older and not is_held:
             return self._replace_older_takes(number)
         stored_number = max(self.older_takes, default=0) + number if self.is_replacing else number
         stored_number = self._find_unused_number(stored_number, self.older_takes | self._own_takes)
         if self.is_replacing:
-            self._parked_takes += (_ParkedTake(number, stored_number, is_complete),)
+            self._parked_takes += (_ParkedTake(number, stored_number, may_replace_older),)
         self._own_takes |= {stored_number}
         return TakePlacement(stored_number)
 
@@ -203,7 +210,7 @@ class TakeAllocator:
         self._parked_takes = ()
         final_numbers: list[int] = []
         for take in parked_takes:
-            placement = self.place_take(take.number, is_complete=take.is_complete)
+            placement = self.place_take(take.number, may_replace_older=take.may_replace_older)
             moved = dict(placement.moves)
             final_numbers = [
                 moved.get(number, number) for number in (*final_numbers, placement.initial_number)
@@ -253,7 +260,7 @@ class TakeAllocator:
         return number
 
     def _replace_older_takes(self, number: int) -> TakePlacement:
-        """Store the first complete take, then move all takes of this run to their own numbers.
+        """Store a take in their place, then move all takes of this run to their own numbers.
 
         It is stored first, and never over a parked one: there is a take at any time.
         """

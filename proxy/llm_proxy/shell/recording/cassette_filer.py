@@ -99,7 +99,8 @@ class CassetteFiler:
     ) -> None:
         """`environment_secrets` are redacted in recordings whose own secrets are not known.
 
-        With `replaces_older`, this run's takes replace the older ones of their key and session.
+        With `replaces_older`, this run's takes replace the older ones of their key and session;
+        an error response replaces no successful take, and is parked like an incomplete one.
 
         With `skips_existing_copies`, a recording that is in the library already is not added again.
         """
@@ -115,6 +116,8 @@ class CassetteFiler:
         self._attempts: defaultdict[str, dict[int, _StoredAttempt]] = defaultdict(dict)
         """The current cassette of each logical request, by session and the request's number."""
         self._attempts_by_path: dict[Path, _StoredAttempt] = {}
+        self._kept_keys: set[tuple[str, str]] = set()
+        """Sessions and keys whose older takes an error did not replace, which was logged."""
         self._has_warned_of_foreign = False
         self._lock = threading.Lock()
 
@@ -160,17 +163,26 @@ class CassetteFiler:
                     else:
                         continue
                     new_paths |= self._renumber_takes(session, key, renumbering)
+                    if keep:
+                        self._warn_of_kept_takes(session, key, allocator)
         return new_paths
 
-    def _has_complete_take(self, session: str, key: str, numbers: Iterable[int]) -> bool:
-        paths = self._library.take_paths(session, key)
-        return any(self._is_complete(paths[number]) for number in numbers if number in paths)
+    def _has_complete_take(
+        self, session: str, key: str, numbers: Iterable[int], *, succeeded: bool = False
+    ) -> bool:
+        """Whether one of these takes is complete and, with `succeeded`, no error."""
+        outcomes = map(cassette_outcome, self._load_takes(session, key, numbers))
+        return any(
+            outcome.is_complete and not (succeeded and outcome.is_error) for outcome in outcomes
+        )
 
-    def _is_complete(self, path: Path) -> bool:
-        try:
-            return cassette_outcome(self._library.load_cassette(path)).is_complete
-        except CassetteError:
-            return False
+    def _load_takes(self, session: str, key: str, numbers: Iterable[int]) -> Iterator[Cassette]:
+        """Load those of these takes that exist and are valid."""
+        paths = self._library.take_paths(session, key)
+        for number in numbers:
+            if number in paths:
+                with suppress(CassetteError):
+                    yield self._library.load_cassette(paths[number])
 
     def file_spool(
         self,
@@ -263,7 +275,7 @@ class CassetteFiler:
                 if hold is not None and self._is_discarded(spooled, hold):
                     return None
                 final_path = final_path or self._place_or_replace_attempt(
-                    temporary, spooled, logical_request, hold, complete=outcome.is_complete
+                    temporary, spooled, logical_request, hold, outcome
                 )
         if final_path is None:
             return None
@@ -298,8 +310,7 @@ class CassetteFiler:
         spooled: spool.SpoolContent,
         logical_request: LogicalRequest | None,
         hold: SessionHold | None,
-        *,
-        complete: bool,
+        outcome: Outcome,
     ) -> Path | None:
         """Move a finished cassette to its place, or in place of another attempt of its request.
 
@@ -307,8 +318,8 @@ class CassetteFiler:
         the cassette on disk is kept.
         """
         if logical_request is None:
-            return self._place_as_take(temporary, spooled, hold, complete=complete)
-        attempt_index = logical_request.attempt_index
+            return self._place_as_take(temporary, spooled, hold, outcome)
+        attempt_index, complete = logical_request.attempt_index, outcome.is_complete
         attempts = self._attempts[spooled.meta.session]
         previous = attempts.get(logical_request.number)
         if previous is not None:
@@ -322,11 +333,11 @@ class CassetteFiler:
                 self._library.evict_from_cache(previous.path)
                 previous.attempt_index, previous.complete = attempt_index, complete
                 return previous.path
-            # The first complete take of this run or, while it is held, any complete one.
+            # Until the older takes are replaced, a complete attempt gets a new place.
             if take := parse_take_path(self._library.root, previous.path):
                 self._delete_take(spooled.meta.session, spooled.meta.key, take.number)
                 allocator.forget_take(previous.run_take_number, take.number)
-        final_path = self._place_as_take(temporary, spooled, hold, complete=complete)
+        final_path = self._place_as_take(temporary, spooled, hold, outcome)
         attempt = _StoredAttempt(final_path, spooled.target_line.take, attempt_index, complete)
         attempts[logical_request.number] = attempt
         self._attempts_by_path[final_path] = attempt
@@ -337,17 +348,25 @@ class CassetteFiler:
         temporary: Path,
         spooled: spool.SpoolContent,
         hold: SessionHold | None,
-        *,
-        complete: bool,
+        outcome: Outcome,
     ) -> Path:
         """Move a finished cassette to its take number; a failure leaves the allocator unchanged."""
         meta, request = spooled.meta, spooled.request
         allocator = self._allocator_of(meta, request)
         allocator_before = copy(allocator)
+        is_held = hold is not None and not hold.keep
+        # An expired API key, for example, must not cost good recordings.
+        keeps_success = (
+            allocator.is_replacing
+            and outcome.is_error
+            and self._has_complete_take(
+                meta.session, meta.key, allocator.older_takes, succeeded=True
+            )
+        )
         placement = allocator.place_take(
             spooled.target_line.take,
-            is_complete=complete,
-            is_held=hold is not None and not hold.keep,
+            may_replace_older=outcome.is_complete and not keeps_success,
+            is_held=is_held,
         )
         target = self._library.path_for_take(meta, request, placement.initial_number)
         try:
@@ -361,7 +380,24 @@ class CassetteFiler:
         new_paths = self._renumber_takes(
             meta.session, meta.key, Renumbering(placement.moves, placement.removals)
         )
+        if outcome.is_complete and not is_held:
+            self._warn_of_kept_takes(meta.session, meta.key, allocator)
         return new_paths.get(target) or target
+
+    def _warn_of_kept_takes(self, session: str, key: str, allocator: TakeAllocator) -> None:
+        """Warn, once for a key, of a complete take that is parked because it is an error."""
+        if (session, key) in self._kept_keys:
+            return
+        for cassette in self._load_takes(session, key, allocator.lasting_parked_takes):
+            if cassette_outcome(cassette).is_complete:
+                self._kept_keys.add((session, key))
+                log.warning(
+                    "%s: kept the older takes because this response is an error (HTTP %d); to "
+                    "replay only the older takes, delete this file",
+                    cassette.file,
+                    cassette.response_head.status,
+                )
+                return
 
     def _allocator_of(self, meta: CassetteMeta, request: StoredRequest) -> TakeAllocator:
         """The take allocator of this key and session: the run's, or a new one from the disk."""
