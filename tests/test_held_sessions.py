@@ -193,6 +193,10 @@ async def held_run(
         ),
         pytest.param(["old!"], [error("a")], ["a!"], ["old!"], id="an error after an error"),
         pytest.param(
+            ["old", "old!"], [error("a")], ["old", "a!"], ["old", "old!"],
+            id="an error after a success and an error",
+        ),
+        pytest.param(
             ["old..."], [error("a")], ["a!"], ["old...", "a!"],
             id="an error after an incomplete recording",
         ),

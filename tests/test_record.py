@@ -117,6 +117,17 @@ class TestRenewal:
                 await send_request(server.url, raw_chat_request())
         assert _bodies_by_take(tmp_path)["1"] == response_bodies([text_response("old")])[0]
 
+    async def test_an_error_takes_the_place_of_one_of_an_earlier_run_with_its_status(
+        self, tmp_path: Path
+    ) -> None:
+        write_cassettes(tmp_path, raw_chat_request(), text_response("old"))
+        for body, status in ((b"[1]", "503 Busy"), (b"[2]", "401 No"), (b"[3]", "401 No")):
+            async with upstream(fixed_length(body, status=status)) as provider:
+                async with proxy("record", tmp_path, provider.url) as server:
+                    await send_request(server.url, raw_chat_request())
+        [old_body] = response_bodies([text_response("old")])
+        assert _bodies_by_take(tmp_path) == {"1": old_body, "2": b"[1]", "3": b"[3]"}
+
     async def test_an_error_before_the_new_success_becomes_take_1(self, tmp_path: Path) -> None:
         write_cassettes(
             tmp_path, raw_chat_request(), text_response("old one"), text_response("old two")

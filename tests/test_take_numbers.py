@@ -126,6 +126,26 @@ def test_a_finished_take_goes_to_its_place(
     ] == placements
 
 
+@each_row(
+    ("older", "same_errors", "numbers", "stored"),
+    [
+        pytest.param([1, 2], {2}, [1], [2], id="in place of the last one"),
+        pytest.param([1, 2, 3], {2, 3}, [1, 2, 3], [2, 3, 4], id="one for one"),
+        pytest.param([1, 2, 3], {2, 3}, [2, 1], [3, 2], id="in the order of their requests"),
+        pytest.param([1, 2, 3], {2}, [1], [4], id="not if others follow"),
+        pytest.param([8, 9], {9}, [1], [10], id="not one of another run"),
+    ],
+)
+def test_a_parked_error_takes_the_place_of_an_older_one(
+    older: list[int], same_errors: set[int], numbers: list[int], stored: list[int]
+) -> None:
+    allocator = TakeAllocator(older, replace_older=True, is_foreign_take=lambda take: take == 9)
+    assert [
+        allocator.place_take(number, may_replace_older=False, same_errors=frozenset(same_errors))
+        for number in numbers
+    ] == [TakePlacement(number) for number in stored]
+
+
 @dataclass(frozen=True)
 class Take:
     """A take's file: its origin, and whether it is complete."""
@@ -265,25 +285,40 @@ TestTakeAllocator.settings = hypothesis_settings(
 
 @given(
     older=st.sets(st.integers(1, 5), max_size=4),
-    finished=st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=8),
+    errors=st.frozensets(st.integers(1, 5), max_size=3),
+    finished=st.lists(
+        st.tuples(st.integers(1, 5), st.sampled_from(["success", "error", "incomplete"])),
+        max_size=8,
+    ),
 )
-@example(older=set(), finished=[(1, False), (1, False), (1, True)])  # two change places
+@example(  # two change places
+    older=set(),
+    errors=frozenset(),
+    finished=[(1, "incomplete"), (1, "incomplete"), (1, "success")],
+)
 def test_takes_that_were_held_and_kept_are_where_they_would_be_without_a_hold(
-    older: set[int], finished: list[tuple[int, bool]]
+    older: set[int], errors: frozenset[int], finished: list[tuple[int, str]]
 ) -> None:
     contents: list[dict[int, str]] = []
     for is_held in (False, True):
         allocator = TakeAllocator(older, replace_older=True)
         disk = {number: f"older {number}" for number in older}
-        for index, (number, may_replace_older) in enumerate(finished):
+        for index, (number, result) in enumerate(finished):
             placement = allocator.place_take(
-                number, may_replace_older=may_replace_older, is_held=is_held
+                number,
+                may_replace_older=result == "success",
+                same_errors=errors & older if result == "error" else frozenset(),
+                is_held=is_held,
             )
             disk[placement.initial_number] = f"new {index}"
             _apply_to_disk(disk, placement)
         assert not is_held or len(disk) == len(older) + len(finished)
         _apply_to_disk(disk, allocator.replace_by_parked_takes(disk))
         contents.append(disk)
+        texts = set(disk.values())
+        assert texts >= {f"new {index}" for index in range(len(finished))}
+        if all(result != "success" for _, result in finished):
+            assert texts >= {f"older {number}" for number in older - errors}
     assert contents[0] == contents[1]
 
 

@@ -137,6 +137,8 @@ class _ParkedTake:
     """Its number in the run."""
     stored_number: int
     may_replace_older: bool
+    same_errors: frozenset[int]
+    """Older takes of which it may replace one, which are the same kind of error."""
 
 
 class TakeAllocator:
@@ -173,18 +175,29 @@ class TakeAllocator:
         return [take.stored_number for take in self._parked_takes if not take.may_replace_older]
 
     def place_take(
-        self, number: int, *, may_replace_older: bool, is_held: bool = False
+        self,
+        number: int,
+        *,
+        may_replace_older: bool,
+        same_errors: frozenset[int] = frozenset(),
+        is_held: bool = False,
     ) -> TakePlacement:
         """Place the run's take `number`; after a reset the same numbers are used again.
 
-        A held take replaces nothing.
+        A take that may not replace the older ones is parked after them, except that it replaces
+        one of `same_errors` if no other take follows.  A held take replaces nothing.
         """
         if self.is_replacing and may_replace_older and not is_held:
             return self._replace_older_takes(number)
-        stored_number = max(self.older_takes, default=0) + number if self.is_replacing else number
-        stored_number = self._find_unused_number(stored_number, self.older_takes | self._own_takes)
+        kept_takes = self.older_takes
+        if not is_held:
+            kept_takes -= {error for error in same_errors if not self._is_foreign_take(error)}
+        stored_number = max(kept_takes, default=0) + number if self.is_replacing else number
+        stored_number = self._find_unused_number(stored_number, kept_takes | self._own_takes)
         if self.is_replacing:
-            self._parked_takes += (_ParkedTake(number, stored_number, may_replace_older),)
+            take = _ParkedTake(number, stored_number, may_replace_older, same_errors)
+            self._parked_takes += (take,)
+        self.older_takes -= {stored_number}
         self._own_takes |= {stored_number}
         return TakePlacement(stored_number)
 
@@ -210,7 +223,11 @@ class TakeAllocator:
         self._parked_takes = ()
         final_numbers: list[int] = []
         for take in parked_takes:
-            placement = self.place_take(take.number, may_replace_older=take.may_replace_older)
+            placement = self.place_take(
+                take.number,
+                may_replace_older=take.may_replace_older,
+                same_errors=take.same_errors,
+            )
             moved = dict(placement.moves)
             final_numbers = [
                 moved.get(number, number) for number in (*final_numbers, placement.initial_number)

@@ -100,7 +100,8 @@ class CassetteFiler:
         """`environment_secrets` are redacted in recordings whose own secrets are not known.
 
         With `replaces_older`, this run's takes replace the older ones of their key and session;
-        an error response replaces no successful take, and is parked like an incomplete one.
+        an error response replaces no successful take, and is parked like an incomplete one, or in
+        place of an older error with the same status.
 
         With `skips_existing_copies`, a recording that is in the library already is not added again.
         """
@@ -167,22 +168,19 @@ class CassetteFiler:
                         self._warn_of_kept_takes(session, key, allocator)
         return new_paths
 
-    def _has_complete_take(
-        self, session: str, key: str, numbers: Iterable[int], *, succeeded: bool = False
-    ) -> bool:
-        """Whether one of these takes is complete and, with `succeeded`, no error."""
-        outcomes = map(cassette_outcome, self._load_takes(session, key, numbers))
-        return any(
-            outcome.is_complete and not (succeeded and outcome.is_error) for outcome in outcomes
-        )
+    def _has_complete_take(self, session: str, key: str, numbers: Iterable[int]) -> bool:
+        takes = self._load_takes(session, key, numbers)
+        return any(cassette_outcome(cassette).is_complete for _, cassette in takes)
 
-    def _load_takes(self, session: str, key: str, numbers: Iterable[int]) -> Iterator[Cassette]:
-        """Load those of these takes that exist and are valid."""
+    def _load_takes(
+        self, session: str, key: str, numbers: Iterable[int]
+    ) -> Iterator[tuple[int, Cassette]]:
+        """Load those of these takes that exist and are valid, with their numbers."""
         paths = self._library.take_paths(session, key)
         for number in numbers:
             if number in paths:
                 with suppress(CassetteError):
-                    yield self._library.load_cassette(paths[number])
+                    yield number, self._library.load_cassette(paths[number])
 
     def file_spool(
         self,
@@ -355,17 +353,21 @@ class CassetteFiler:
         allocator = self._allocator_of(meta, request)
         allocator_before = copy(allocator)
         is_held = hold is not None and not hold.keep
-        # An expired API key, for example, must not cost good recordings.
-        keeps_success = (
-            allocator.is_replacing
-            and outcome.is_error
-            and self._has_complete_take(
-                meta.session, meta.key, allocator.older_takes, succeeded=True
-            )
-        )
+        may_replace_older, same_errors = outcome.is_complete, set[int]()
+        if allocator.is_replacing and outcome.is_complete and outcome.is_error:
+            assert spooled.head is not None  # noqa: S101 # it has an outcome
+            for number, older in self._load_takes(meta.session, meta.key, allocator.older_takes):
+                older_outcome = cassette_outcome(older)
+                if older_outcome.is_error:
+                    if older.response_head.status == spooled.head.status:
+                        same_errors.add(number)
+                elif older_outcome.is_complete:
+                    # An expired API key, for example, must not cost good recordings.
+                    may_replace_older = False
         placement = allocator.place_take(
             spooled.target_line.take,
-            may_replace_older=outcome.is_complete and not keeps_success,
+            may_replace_older=may_replace_older,
+            same_errors=frozenset(same_errors),
             is_held=is_held,
         )
         target = self._library.path_for_take(meta, request, placement.initial_number)
@@ -388,7 +390,7 @@ class CassetteFiler:
         """Warn, once for a key, of a complete take that is parked because it is an error."""
         if (session, key) in self._kept_keys:
             return
-        for cassette in self._load_takes(session, key, allocator.lasting_parked_takes):
+        for _, cassette in self._load_takes(session, key, allocator.lasting_parked_takes):
             if cassette_outcome(cassette).is_complete:
                 self._kept_keys.add((session, key))
                 log.warning(
