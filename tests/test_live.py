@@ -8,14 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
-import socket
 import statistics
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +17,7 @@ import pytest
 
 import sdk_clients
 from in_process_proxy import load_cassettes, proxy
+from live_model import running_model
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_outcome
 from raw_http import build_http_request, send_request
@@ -39,8 +34,6 @@ REQUEST: dict[str, Any] = {
     "stream_options": {"include_usage": True},
     "max_tokens": 96,
 }
-STARTUP_SECONDS = 60.0
-"""The maximum time in seconds for the model to load."""
 MAX_MEDIAN_ERROR_MS = 3.0
 """The maximum median deviation of a read from its recorded time, in ms.
 
@@ -50,34 +43,9 @@ On an idle machine, a bare server at the same moment hardly deviates."""
 @pytest.fixture(scope="module")
 def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a running model server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("model") / "log"
-    with log.open("wb") as out:
-        server = subprocess.Popen(
-            [os.environ["LLM_PROXY_LIVE_SERVER"], "-m", os.environ["LLM_PROXY_LIVE_MODEL"],
-             "--host", "127.0.0.1", "--port", str(port), "--alias", MODEL,
-             "-c", "1024", "-np", "1", "-t", "1", "--offline"],
-            stdout=out, stderr=out, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + STARTUP_SECONDS
-        while not is_healthy(url):
-            assert server.poll() is None, log.read_text("utf-8", "replace")[-2000:]
-            assert time.monotonic() < deadline, "the model is not up"
-            time.sleep(0.1)
+    with running_model(log, "--alias", MODEL) as url:
         yield url
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def is_healthy(url: str) -> bool:
-    with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5) as response:  # noqa: S310 # our own URL
-        return bool(response.status == 200)
-    return False
 
 
 async def run_python_client(url: str) -> Any:
