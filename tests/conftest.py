@@ -21,6 +21,9 @@ import thoroughness
 from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from thoroughness import quick_or_thorough
 
+collect_ignore = ["sample_agent"]
+"""The tests of an application, which `test_sample_agent` runs."""
+
 AdvanceClock = Callable[[float], None]
 
 _LIVE_VARIABLES: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")

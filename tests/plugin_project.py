@@ -84,6 +84,7 @@ class PluginProject:
         *arguments: str,
         plugins: Sequence[str] = (),
         variables: Mapping[str, str] = NO_VARIABLES,
+        timeout_s: float = 90,
     ) -> PytestRun:
         """Run pytest in the folder, with these further plugins and environment variables.
 
@@ -101,7 +102,7 @@ class PluginProject:
             env=environment(self.folder, **{**pytest_variables, **variables}),
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=timeout_s,
             check=False,
         )
         return PytestRun(ended.returncode, ended.stdout + ended.stderr)
