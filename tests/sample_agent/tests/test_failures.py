@@ -41,7 +41,7 @@ def test_an_apology_hides_no_missing_recording() -> None:
     assert Agent().ask_politely("Is this question recorded?") == APOLOGY
 
 
-@pytest.mark.llm_proxy(scenarios="scenarios", scenario="endless-calls")
+@pytest.mark.llm_proxy(scenario="endless-calls")
 def test_the_agent_stops_a_model_that_only_calls_tools(llm_proxy: ProxySession) -> None:
     with pytest.raises(TooManyTurns):
         Agent(max_turns=3).ask(QUESTION)
@@ -49,7 +49,7 @@ def test_the_agent_stops_a_model_that_only_calls_tools(llm_proxy: ProxySession) 
     assert len(llm_proxy.turns) == 3
 
 
-@pytest.mark.llm_proxy(scenarios="scenarios", scenario="wrong-calls")
+@pytest.mark.llm_proxy(scenario="wrong-calls")
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_the_model_learns_why_a_tool_has_no_result(provider: str, llm_proxy: ProxySession) -> None:
     assert Agent(provider).ask("What is 1 / 0?") == "I cannot divide by zero."
