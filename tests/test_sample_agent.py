@@ -5,7 +5,6 @@ They are run as a user runs them: in their own pytest, in a copy of the applicat
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,8 @@ from live_model import running_model
 from plugin_project import PluginProject, PytestRun
 
 APP: Final = Path(__file__).with_name("sample_agent")
-IN_ORDER: Final = ("-p", "no:randomly")
+PLUGINS: Final = ("pytest_asyncio.plugin",)
+"""The plugins of pytest that the tests of the application need."""
 CHAT_TEMPLATE: Final = APP.parents[1] / "scripts" / "record-examples.jinja"
 """A chat template with tools: the model's own has none."""
 RECORDING_TIMEOUT_S: Final = 500.0
@@ -34,14 +34,14 @@ def assert_success(run: PytestRun, counts: str) -> None:
     assert run.exit_code == 0, run.output
     assert set(run.outcomes.values()) == {"PASSED", "XFAIL"}
     # The missing recording is the one that a test expects.
-    assert re.fullmatch(f"llm-proxy: {counts}, missed 1, 0 cassettes unused", run.summary)
+    assert run.summary == f"llm-proxy: {counts}, missed 1, 0 cassettes unused"
 
 
 def test_the_tests_of_the_sample_agent_replay_without_a_key(tmp_path: Path) -> None:
     project = copied_project(tmp_path)
     count = len(project.cassettes())
 
-    replay = project.run(*IN_ORDER)
+    replay = project.run(plugins=PLUGINS)
 
     assert_success(replay, f"played {count} from {count} cassettes, simulated 7, recorded 0")
 
@@ -60,10 +60,13 @@ def test_the_tests_of_the_sample_agent_are_recorded_with_one_option(tmp_path: Pa
             "MISTRAL_BASE_URL": f"{url}/v1",
         }
         recording = project.run(
-            "--llm-proxy=record", *IN_ORDER, variables=variables, timeout_s=RECORDING_TIMEOUT_S
+            "--llm-proxy=record",
+            plugins=PLUGINS,
+            variables=variables,
+            timeout_s=RECORDING_TIMEOUT_S,
         )
     count = len(project.cassettes())
-    replay = project.run(*IN_ORDER)
+    replay = project.run(plugins=PLUGINS)
 
     assert_success(recording, f"played 0 from 0 cassettes, simulated 7, recorded {count}")
     assert_success(replay, f"played {count} from {count} cassettes, simulated 7, recorded 0")
