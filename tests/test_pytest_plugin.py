@@ -197,7 +197,7 @@ def test_misses_and_tests_that_bypass_the_proxy_fail_with_an_explanation(
         "no cassette matches POST /v1/chat/completions (gpt-4o)",
         "to record the request, run pytest --llm-proxy=auto",
         "no request reached llm-proxy at http://127.0.0.1:",
-        "scenario unknown is not loaded",
+        "unknown scenario 'unknown'; to list all IDs, run llm-proxy scenario ls",
         "marker llm_proxy: unknown argument modes; known: mode, scenario,",
     ):
         assert text in run.output
@@ -300,6 +300,62 @@ def test_recordings_of_a_failed_test_replace_older_ones_only_if_that_is_requeste
     assert "got answer 1" in kept.output
     assert "got answer 3" in replaced.output
     assert len(project.cassettes()) == 1
+
+
+def test_a_recorded_test_replaces_all_cassettes_of_its_session(project: PluginProject) -> None:
+    test = """
+        from app import ask
+
+        def test_it():
+            for question in {}:
+                ask(question)
+            assert {}
+    """
+    project.write(test_it=test.format(("one", "two"), True))
+    record(project)
+    project.write(test_it=test.format(("one", "three"), False))
+    record(project)
+    after_failure = len(project.cassettes())
+    project.write(test_it=test.format(("one", "three"), True))
+    record(project)
+
+    replay = project.run("--llm-proxy=replay")
+
+    assert after_failure == 3
+    assert replay.summary == (
+        "llm-proxy: played 2 from 2 cassettes, recorded 0, missed 0, 0 cassettes unused"
+    )
+
+
+def test_faults_of_a_marker_survive_the_setup_of_shared_fixtures(project: PluginProject) -> None:
+    project.write(
+        test_fault="""
+            import pytest
+            import urllib.error
+            from app import ask
+
+            @pytest.fixture(scope="session")
+            def shared():
+                return ask("not faulted")
+
+            @pytest.mark.llm_proxy(faults="status,code=418,first=1")
+            def test_fault(llm_proxy, shared):
+                with pytest.raises(urllib.error.HTTPError, match="418"):
+                    ask("faulted")
+                ask("not faulted any more")
+                assert [call.status for call in llm_proxy.calls] == [418, 200]
+
+            def test_without_fault(llm_proxy):
+                ask("not faulted")
+                llm_proxy.inject_faults("status,code=418")
+                with pytest.raises(urllib.error.HTTPError, match="418"):
+                    ask("faulted")
+        """
+    )
+
+    run = project.run("--llm-proxy=simulate")
+
+    assert set(run.outcomes.values()) == {"PASSED"}, run.output
 
 
 def test_the_plugin_leaves_no_trace_where_no_test_uses_it(project: PluginProject) -> None:

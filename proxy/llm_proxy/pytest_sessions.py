@@ -32,6 +32,7 @@ _MAX_LOG_BYTES: Final = 64 * 1024
 """Bytes of the log that a failed test shows, the last ones."""
 _RECORD_COMMAND: Final = "pytest --llm-proxy=auto"
 """The command that records missing requests only."""
+_RECORD_ADVICE: Final = f"to record the request, run {_RECORD_COMMAND}"
 _NO_REQUEST: Final = (
     "no request reached llm-proxy at {url}. Does the code create its client after the start of the "
     "test, and does the client read its base URL from the environment, such as OPENAI_BASE_URL? "
@@ -208,6 +209,7 @@ class ProxySessions:
             pace=arguments.get("pace") or "",
             faults=tuple(_as_list(arguments.get("faults"))),
             scenario=arguments.get("scenario") or "",
+            replaces_session=True,
             unfinished_sessions=tuple(
                 name
                 for name, threads in self._unfinished_threads.items()
@@ -348,8 +350,10 @@ class ProxySessions:
 
     def _new_failures(self, report: SessionReport) -> list[str]:
         """The misses and mismatches of the running test that have not failed it yet."""
-        advice = f"to record the request, run {_RECORD_COMMAND}"
-        misses = (f"{miss.text}\n{advice}" for miss in report.misses)
+        misses = (
+            miss.text if _RECORD_COMMAND in miss.text else f"{miss.text}\n{_RECORD_ADVICE}"
+            for miss in report.misses
+        )
         failures = Counter([*misses, *report.scenario_failures])
         new_failures = [*(failures - self._shown_failures)]
         self._shown_failures = failures

@@ -26,7 +26,11 @@ def readable_session_name(text: str) -> str:
     It is the end of the text, at most 80 characters, and a hash of the whole text.
     """
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-    readable = re.sub("[^A-Za-z0-9._]+", "-", text)[-_MAX_READABLE_CHARS:].strip("-._")
+    readable = re.sub("[^A-Za-z0-9._]+", "-", text)
+    if len(readable) > _MAX_READABLE_CHARS:
+        readable = readable[-_MAX_READABLE_CHARS:]
+        readable = readable.partition("-")[2] or readable
+    readable = readable.strip("-._")
     return f"{readable}-{digest}" if readable else f"session-{digest}"
 
 
@@ -69,12 +73,20 @@ class SessionStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[str, ...] = ()
     scenario: str = ""
     """The id of the scenario that responds to all its requests."""
+    replaces_session: bool = False
+    """Whether recordings replace all older ones of the session, also those of other requests."""
     unfinished_sessions: tuple[str, ...] = ()
     """Ended sessions whose tests have left threads that may still send requests."""
     resume: bool = False
     """Whether it is running, and only becomes the session of requests that name none."""
     change: bool = False
     """Whether it is running, and only its mode and scenario change."""
+
+
+class SessionFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fault rules of a session."""
+
+    faults: tuple[str, ...]
 
 
 class CallDocument(msgspec.Struct, frozen=True):

@@ -55,6 +55,8 @@ class FaultEngine:
         """The rules that were set when the run started."""
         self.runtime_rules: list[ActiveRule] = []
         """The rules that were set during the run."""
+        self.session_rules: dict[str, list[ActiveRule]] = {}
+        """Further rules for the requests of one session, by session."""
         self._scenario_rules: dict[tuple[str, str], ActiveRule] = {}
         self._request_counter = RequestCounter()
 
@@ -65,8 +67,14 @@ class FaultEngine:
 
     @property
     def active_rules(self) -> list[ActiveRule]:
-        """All rules: of the start, of the run, and of scenarios."""
-        return [*self.startup_rules, *self.runtime_rules, *self.scenario_rules]
+        """All rules: of the start, of the run, of sessions, and of scenarios."""
+        return [*self.run_rules, *self.scenario_rules]
+
+    @property
+    def run_rules(self) -> list[ActiveRule]:
+        """The rules of the start, of the run, and of sessions."""
+        session_rules = [rule for rules in self.session_rules.values() for rule in rules]
+        return [*self.startup_rules, *self.runtime_rules, *session_rules]
 
     def set_runtime_rules(self, rules: Iterable[FaultRule], now_ms: float) -> None:
         """Replaces the rules that were set during the run; those of the start stay.
@@ -74,6 +82,12 @@ class FaultEngine:
         `now_ms` is in ms since the run began.
         """
         self.runtime_rules = [ActiveRule(rule, now_ms) for rule in rules]
+
+    def set_session_rules(self, session: str, rules: Iterable[FaultRule], now_ms: float) -> None:
+        """Replaces the rules of a session."""
+        self.session_rules.pop(session, None)
+        if active_rules := [ActiveRule(rule, now_ms) for rule in rules]:
+            self.session_rules[session] = active_rules
 
     def reset_session(self, session: str) -> None:
         """Resets the counts and meters of this session."""
@@ -88,8 +102,7 @@ class FaultEngine:
     @property
     def has_metered_rules(self) -> bool:
         """Whether any rule of the start or of the run has a fault with a meter."""
-        rules = (*self.startup_rules, *self.runtime_rules)
-        return any(active_rule.rule.kind.scope == "rule" for active_rule in rules)
+        return any(active_rule.rule.kind.scope == "rule" for active_rule in self.run_rules)
 
     def select_faults(
         self, routed: RoutedRequest, request_rules: Sequence[FaultRule], now_ms: float
@@ -100,7 +113,13 @@ class FaultEngine:
         run began.
         """
         request_active_rules = [ActiveRule(rule, now_ms) for rule in request_rules]
-        rules = (*self.startup_rules, *self.runtime_rules, *request_active_rules)
+        session_rules = self.session_rules.get(routed.session, ())
+        rules = (
+            *self.startup_rules,
+            *self.runtime_rules,
+            *session_rules,
+            *request_active_rules,
+        )
         return self._select_rules(rules, routed, None, now_ms)
 
     def select_scenario_faults(

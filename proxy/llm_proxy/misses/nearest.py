@@ -207,7 +207,13 @@ def rank_candidates(
             ranked.append(
                 RankedCandidate(candidate, similarity, requested_document, stored_document)
             )
-    ranked.sort(key=lambda candidate: -candidate.similarity)  # stable: ties keep their order
+    # Stable: among equally similar ones, those of the request's session come first.
+    ranked.sort(
+        key=lambda candidate: (
+            -candidate.similarity,
+            candidate.cassette.meta.session != routed.session,
+        )
+    )
     return ranked
 
 

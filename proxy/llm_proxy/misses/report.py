@@ -133,7 +133,8 @@ def no_cassette_miss(
             session = printable_excerpt(nearest_cassette.session, _MAX_NAME_CHARS)
             reason = (
                 f"belongs to session {session}, not to session {routed.session}; record the "
-                f"request again in session {routed.session}"
+                f"request again in session {routed.session}, or rename the folder @{session} to "
+                f"@{routed.session} if the session or its test was renamed"
             )
         file = printable_excerpt(nearest_cassette.file, _MAX_FILE_CHARS)
         detail = f"no cassette can be replayed for {summary}: {file} matches, but {reason}"

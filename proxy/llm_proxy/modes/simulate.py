@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -292,16 +292,19 @@ class SimulateMode:
             per_session_state.reset_session(session)
         self._scenario_by_session.pop(session, None)
 
-    async def set_session_scenario(self, session: str, scenario: str) -> bool:
+    async def set_session_scenario(self, session: str, scenario: str) -> Sequence[str] | None:
         """Makes that scenario respond to all requests of this session, whatever their contents.
 
-        An empty id undoes that.  Returns whether such a scenario exists now.
+        An empty id undoes that.  Returns None if such a scenario exists now, else similar ids.
         """
         if not scenario:
             self._scenario_by_session.pop(session, None)
-            return True
+            return None
         self._scenario_by_session[session] = scenario
-        return scenario in (await self._current_scenarios()).scenarios_by_id
+        scenario_set = await self._current_scenarios()
+        if scenario in scenario_set.scenarios_by_id:
+            return None
+        return scenario_set.nearest_ids(scenario)
 
     def _encode_context(self, routed: RoutedRequest) -> EncodeContext:
         """The context whose seed depends on the request and on how often it was sent."""

@@ -24,6 +24,7 @@ from llm_proxy.session_documents import (
     CallDocument,
     ReadyDocument,
     ServerStart,
+    SessionFaults,
     SessionReport,
     SessionStart,
     readable_session_name,
@@ -107,8 +108,7 @@ class ProxySession:
 
         Raises `LlmProxyError` for an invalid rule.
         """
-        faults = [f"{rule},session={self.name}" for rule in rules]
-        self._proxy.request("PUT", "/_proxy/faults", {"faults": faults}, msgspec.Raw)
+        self._proxy.request("PUT", f"{self._path}/faults", SessionFaults(rules), msgspec.Raw)
 
     def set_pace(self, pace: str) -> None:
         """Set the pace of this session, such as `50tps`.  Raises `LlmProxyError`."""

@@ -36,6 +36,8 @@ from llm_proxy.shell.private_files import make_private_folder, private_opener
 
 _TAKE_FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
 CASSETTE_SUFFIX: Final = ".jsonl"
+KEY_PREFIX_CHARS: Final = 16
+"""The number of digits of the key in the name of a take's file."""
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Approximate maximum memory of the cached cassettes, in bytes."""
@@ -141,7 +143,7 @@ class Library:
         with self._lock:
             self.evict_from_cache(path)
             groups = self._take_paths.setdefault(session, {})
-            groups.setdefault(key[:16], {})[number] = str(path)
+            groups.setdefault(key[:KEY_PREFIX_CHARS], {})[number] = str(path)
 
     def remove_take_from_index(self, session: str, key: str, number: int) -> Path | None:
         """Remove a take from the index and return its path; None if there is none.
@@ -153,7 +155,7 @@ class Library:
         return None if path is None else Path(path)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._take_paths.get(session, {}).get(key[:16], {})
+        return self._take_paths.get(session, {}).get(key[:KEY_PREFIX_CHARS], {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
         """The cassette of a file as it was when it was loaded; None if it is not cached."""
@@ -243,7 +245,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
 
 def take_file_name(key: str, number: int) -> str:
     """The name of a take's file."""
-    return f"{key[:16]}-{number}{CASSETTE_SUFFIX}"
+    return f"{key[:KEY_PREFIX_CHARS]}-{number}{CASSETTE_SUFFIX}"
 
 
 def safe_segment(name: str) -> str:

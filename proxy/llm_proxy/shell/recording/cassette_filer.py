@@ -38,6 +38,7 @@ from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
 from llm_proxy.redaction import ResponseRedaction, operator_secrets, split_rule_texts
 from llm_proxy.shell.library.library import (
+    KEY_PREFIX_CHARS,
     Library,
     locked_folder,
     parse_take_path,
@@ -69,6 +70,8 @@ class SessionHold:
     A recording belongs to the hold during which it began, also if it is filed after the verdict.
     """
 
+    replaces_session: bool = False
+    """Whether its takes replace all older ones of the session, also those of other requests."""
     is_awaiting_verdict: bool = True
     """Whether the hold has not ended.  Used on the event loop."""
     keep: bool | None = None
@@ -166,7 +169,20 @@ class CassetteFiler:
                     new_paths |= self._renumber_takes(session, key, renumbering)
                     if keep:
                         self._warn_of_kept_takes(session, key, allocator)
+                if keep and hold.replaces_session and self._replaces_older:
+                    self._delete_other_requests(session)
         return new_paths
+
+    def _delete_other_requests(self, session: str) -> None:
+        """Delete the takes of requests that this run has not recorded, if it has recorded any."""
+        recorded_prefixes = {key[:KEY_PREFIX_CHARS] for key in self._allocators[session]}
+        if not recorded_prefixes:
+            return
+        for path in self._library.take_paths_in_session(session):
+            take = parse_take_path(self._library.root, path)
+            if take is not None and take.key_prefix not in recorded_prefixes:
+                self._delete_take(session, take.key_prefix, take.number)
+                log.info("%s: deleted, because the test no longer sends the request", path)
 
     def _has_complete_take(self, session: str, key: str, numbers: Iterable[int]) -> bool:
         takes = self._load_takes(session, key, numbers)

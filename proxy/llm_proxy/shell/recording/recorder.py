@@ -562,16 +562,19 @@ class SpoolRecorder:
         await asyncio.wrap_future(reset_future)
         self._thread_write_count -= 1
 
-    def hold_session(self, session: str) -> None:
+    def hold_session(self, session: str, *, replaces_session: bool = False) -> None:
         """From now on, let the takes that this session records replace none.
 
         They are stored after the existing ones, until `settle_session` or, without one, for good.
         All takes that exist now count as older ones, and take numbers restart at 1.  Does nothing
         while the session is held.
+
+        With `replaces_session`, takes that are kept replace all older ones of the session, also
+        those of other requests.
         """
         hold = self._holds.get(session)
         if hold is None or not hold.is_awaiting_verdict:
-            self._holds[session] = SessionHold()
+            self._holds[session] = SessionHold(replaces_session)
             self.reset_session(session)
             self._filing_executor.submit(self._filer.forget_session, session)
 

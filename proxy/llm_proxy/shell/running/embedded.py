@@ -11,6 +11,7 @@ PUT    /_proxy/sessions/NAME        start a session, or with `resume` continue i
                                     `SessionStart`
 GET    /_proxy/sessions/NAME        what has happened so far: a `SessionReport`
 GET    /_proxy/sessions/NAME/calls  its requests and responses: `CallDocument`s
+PUT    /_proxy/sessions/NAME/faults set its fault rules: {"faults": ["reset,after=3"]}
 DELETE /_proxy/sessions/NAME        end it: {"keep": true} if its recordings may replace older ones
 GET    /_proxy/late                 the requests that arrived after the end of their test
 """
@@ -27,14 +28,16 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from llm_proxy.errors import LlmProxyError
+from llm_proxy.errors import LlmProxyError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import parse_pace
 from llm_proxy.routing import checked_name
-from llm_proxy.session_documents import ReadyDocument, SessionReport, SessionStart
+from llm_proxy.session_documents import ReadyDocument, SessionFaults, SessionReport, SessionStart
+from llm_proxy.shell.running.end_of_run import finish_library_usage
 from llm_proxy.shell.running.environment import child_environment, dummy_key_variables
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import ModeName, Settings
+from llm_proxy.shell.server.control import scenario_hint
 from llm_proxy.shell.server.sessions import ActiveMode, RunningSession, session_report
 
 _LIVE_DRAIN_TIMEOUT_S: Final = 5.0
@@ -47,7 +50,11 @@ _FILING_TIMEOUT_S: Final = 30.0
 """Seconds that recordings get to be filed at the end of their session."""
 _JOURNAL_TIMEOUT_S: Final = 5.0
 """Seconds that the calls of a session wait for a response that a client has already."""
+_LAST_BYTES_TIMEOUT_S: Final = 0.25
+"""Seconds that the calls of a session wait for the end of responses that are in progress."""
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+_MAX_NAME_CHARS: Final = 100
+"""Maximum length of a name in an error."""
 _SESSIONS_PATH: Final = "/_proxy/sessions/"
 
 SettingsParser = Callable[[str, Sequence[tuple[str, str]]], tuple[ModeName, Settings]]
@@ -73,6 +80,10 @@ class EmbeddedProxy:
                     return await self._start_session(name, body)
                 case "GET", True, "" | "calls":
                     return await self._session_page(name, page)
+                case "PUT", True, "faults":
+                    rules = parse_rules(msgspec.json.decode(body, type=SessionFaults).faults)
+                    self.proxy.fault_middleware.set_session_rules(name, rules)
+                    return 200, {}
                 case "DELETE", True, "":
                     return await self._end_session(name, body)
                 case "GET", False, _ if path == "/_proxy/late":
@@ -91,7 +102,11 @@ class EmbeddedProxy:
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
                 while self.proxy.server.has_unjournaled_response:  # noqa: ASYNC110 # some µs
                     await asyncio.sleep(0)
-        return 200, {"calls": [*session.calls]} if page else self._report(session, 0)
+        if not page:
+            return 200, self._report(session, 0)
+        # A client that stops at the last event is faster than the end of the response.
+        await self.proxy.wait_until_idle(_LAST_BYTES_TIMEOUT_S)
+        return 200, {"calls": session.call_documents()}
 
     def _report(self, session: RunningSession, aborted_count: int) -> SessionReport:
         return session_report(session, self.proxy.journal, aborted_count)
@@ -110,22 +125,27 @@ class EmbeddedProxy:
         else:
             checked_name("session", name)
             pace = parse_pace(start.pace) if start.pace else None
-            rules = parse_rules([f"{rule},session={name}" for rule in start.faults])
+            rules = parse_rules(start.faults)
             active_mode = await self._active_mode(start)
             session = sessions.start(
                 name, active_mode, self.proxy.journal, start.unfinished_sessions
             )
             middleware.reset_session(name)
-            middleware.set_rules(rules)
+            middleware.set_session_rules(name, rules)
             self.proxy.control_pages.paces.set_pace(pace, name)
             if active_mode.recorder is not None:
-                active_mode.recorder.hold_session(name)
+                active_mode.recorder.hold_session(name, replaces_session=start.replaces_session)
         if not start.scenario:
             return 200, {}
-        status, document = await self.proxy.control_pages.choose_scenario(name, start.scenario)
-        if "warning" in document:
-            return 400, {"error": document["warning"]}
-        return status, document
+        if session.active_mode.choose_scenario is None:
+            return await self.proxy.control_pages.choose_scenario(name, start.scenario)
+        similar_ids = await session.active_mode.choose_scenario(name, start.scenario)
+        if similar_ids is None:
+            return 200, {}
+        if not start.change:
+            sessions.end(name)
+        scenario = printable_excerpt(start.scenario, _MAX_NAME_CHARS)
+        return 400, {"error": f"unknown scenario {scenario!r}; {scenario_hint(similar_ids)}"}
 
     async def _active_mode(self, start: SessionStart) -> ActiveMode:
         """The mode that a session asks for; modes are started once."""
@@ -153,7 +173,7 @@ class EmbeddedProxy:
             await self.proxy.wait_until_idle(_ABORT_TIMEOUT_S)
         if (recorder := session.active_mode.recorder) is not None:
             await recorder.settle_session(name, keep=keep, timeout_s=_FILING_TIMEOUT_S)
-        self.proxy.fault_middleware.set_rules(())
+        self.proxy.fault_middleware.set_session_rules(name, ())
         self.proxy.control_pages.paces.set_pace(None, name)
         return 200, await asyncio.to_thread(self._report, session, aborted_count)
 
@@ -184,6 +204,7 @@ async def run_embedded(
         stop_now_event = asyncio.Event()
         stop_now_event.set()
         await proxy.drain(stop_now_event)
+        await asyncio.to_thread(finish_library_usage, settings, proxy)
     recorders = [each.recorder for each in proxy.mode_starter.active_modes]
     return any(recorder is not None and recorder.is_disk_hanging for recorder in recorders)
 

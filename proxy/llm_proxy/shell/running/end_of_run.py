@@ -62,7 +62,7 @@ async def report_run(
             journal.add_recording_failure(reason)
             log.error("not recorded: %s", reason)
     if mode in {"replay", "auto"}:
-        await asyncio.to_thread(_finish_library_usage, settings, proxy)
+        await asyncio.to_thread(finish_library_usage, settings, proxy)
     if counts.requests:
         log.info("%s", run_summary(mode, settings, journal))
         _log_problem_counts(journal)
@@ -113,7 +113,7 @@ async def report_run(
     return has_failed
 
 
-def _finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
+def finish_library_usage(settings: Settings, proxy: RunningProxy) -> None:
     """Determine the unused cassettes, and store the played ones for `prune --unused-since`."""
     usage, library = proxy.journal.library_usage, proxy.active_mode.library
     if settings.fail_on_unused and library is not None:

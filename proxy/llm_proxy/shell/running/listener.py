@@ -168,7 +168,7 @@ class ListenerGate:
 
 def _closure_windows(engine: FaultEngine) -> Iterator[tuple[float, float, ActiveRule]]:
     """Begin and end of each window, in ms since the run began, and its rule."""
-    for active_rule in (*engine.startup_rules, *engine.runtime_rules):
+    for active_rule in engine.run_rules:
         match active_rule.rule.mechanism:
             case MeteredFault(listener_window_ms=(begin, end)):
                 since_ms = active_rule.active_since_ms

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -150,10 +150,11 @@ class ControlPages:
             }
         scenario_id = scenario.strip()
         document = {"session": session, "scenario": scenario_id}
-        if not await active_mode.choose_scenario(session, scenario_id):
+        similar_ids = await active_mode.choose_scenario(session, scenario_id)
+        if similar_ids is not None:
             document["warning"] = (
                 f"scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is not loaded; once "
-                "it is loaded, the session will use it; to list all IDs, run llm-proxy scenario ls"
+                f"it is loaded, the session will use it; {scenario_hint(similar_ids)}"
             )
         return 200, document
 
@@ -226,6 +227,13 @@ class ControlPages:
             name: [active_rule.to_json_fields() for active_rule in rules]
             for name, rules in rule_lists.items()
         }
+
+
+def scenario_hint(similar_ids: Sequence[str]) -> str:
+    """A hint for an unknown scenario id."""
+    if similar_ids:
+        return f"did you mean {' or '.join(similar_ids)}?"
+    return "to list all IDs, run llm-proxy scenario ls"
 
 
 def _invalid_session(session: str) -> PageResponse:

@@ -73,6 +73,11 @@ class FaultMiddleware:
         self.engine.set_runtime_rules(rules, self.elapsed_run_ms() if at_ms is None else at_ms)
         self.rules_changed_event.set()
 
+    def set_session_rules(self, session: str, rules: tuple[FaultRule, ...]) -> None:
+        """Replace the rules of a session from now on."""
+        self.engine.set_session_rules(session, rules, self.elapsed_run_ms())
+        self.rules_changed_event.set()
+
     def set_rules_on_first_request(self, rules: tuple[FaultRule, ...]) -> None:
         """Set these rules when the first request arrives."""
         self._pending_rules = rules
@@ -98,7 +103,7 @@ class FaultMiddleware:
             self.set_rules(self._pending_rules, arrived_ms)
             self._pending_rules = ()
         engine = self.engine
-        if not (header_rules or engine.startup_rules or engine.runtime_rules):
+        if not (header_rules or engine.run_rules):
             return None
         if routed.is_large:
             await asyncio.to_thread(lambda: routed.key)  # it takes long: do not block other streams

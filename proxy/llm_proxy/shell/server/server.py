@@ -194,7 +194,7 @@ class ProxyServer:
         entry.session = routed.session
         running_session = self._sessions.running(routed.session)
         if running_session is not None:
-            writer.capture_body()
+            running_session.add_call(routed, entry, writer)
         redact = partial(self._redacted_text, request=routed.decompressed_request)
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry, redact)
         try:
@@ -244,8 +244,6 @@ class ProxyServer:
                     await description
             else:
                 _describe_request(entry, routed)
-            if running_session is not None:
-                running_session.add_call(routed, entry, writer)
 
     async def _mode_response(self, routed: RoutedRequest, entry: JournalEntry) -> ModeResponse:
         """The mode's response, journaled; a simulated one, and a similar cassette's, is logged."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from llm_proxy.errors import LateRequest
+from llm_proxy.exchange import Request
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.modes import Mode
@@ -36,9 +37,9 @@ T = TypeVar("T")
 _MAX_CALLS: Final = 1_000
 """Maximum number of calls of a session that are kept, the latest."""
 
-ChooseScenario = Callable[[str, str], Awaitable[bool]]
+ChooseScenario = Callable[[str, str], Awaitable[Sequence[str] | None]]
 """Sets the scenario of a session, from the session's name and a scenario id; an empty id removes
-the choice.  Returns whether that scenario is loaded now."""
+the choice.  Returns None if that scenario is loaded now, else similar ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +66,37 @@ class RunningSession:
     counts_at_start: JournalCounts
     unfinished_sessions: tuple[str, ...] = ()
     """Ended sessions whose tests have left threads that may still send requests."""
-    calls: deque[CallDocument] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
+    _calls: deque[_Call] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
 
     def add_call(self, routed: RoutedRequest, entry: JournalEntry, writer: ResponseWriter) -> None:
-        """Add a request whose response, if any, has been sent."""
-        request = routed.decompressed_request
-        self.calls.append(
-            CallDocument(
-                entry,
-                request.method,
-                request.path,
-                request.query,
-                storable_request_headers(request.headers),
-                request.body,
-                writer.written_head,
-                bytes(writer.captured_body or b""),
-            )
+        """Add a request, before its response is sent."""
+        writer.capture_body()
+        self._calls.append(_Call(routed.decompressed_request, entry, writer))
+
+    def call_documents(self) -> list[CallDocument]:
+        """The latest calls; a response that is in progress is as long as it is now."""
+        return [call.to_document() for call in self._calls]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request of a session, with its journal entry and what was sent so far."""
+
+    request: Request
+    entry: JournalEntry
+    writer: ResponseWriter
+
+    def to_document(self) -> CallDocument:
+        request = self.request
+        return CallDocument(
+            self.entry,
+            request.method,
+            request.path,
+            request.query,
+            storable_request_headers(request.headers),
+            request.body,
+            self.writer.written_head,
+            bytes(self.writer.captured_body or b""),
         )
 
 
