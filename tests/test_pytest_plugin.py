@@ -309,19 +309,20 @@ def test_a_recorded_test_replaces_all_cassettes_of_its_session(project: PluginPr
         def test_it():
             for question in {}:
                 ask(question)
-            assert {}
+            assert "{}"
     """
-    project.write(test_it=test.format(("one", "two"), True))
+    project.write(test_it=test.format(("one", "two"), "passes"))
     record(project)
-    project.write(test_it=test.format(("one", "three"), False))
+    project.write(test_it=test.format(("one", "three"), ""))
     record(project)
     after_failure = len(project.cassettes())
-    project.write(test_it=test.format(("one", "three"), True))
-    record(project)
+    project.write(test_it=test.format(("one", "three"), "passes"))
+    recording = record(project)
 
     replay = project.run("--llm-proxy=replay")
 
     assert after_failure == 3
+    assert "deleted, because the test no longer sends the request" in recording.output
     assert replay.summary == (
         "llm-proxy: played 2 from 2 cassettes, recorded 0, missed 0, 0 cassettes unused"
     )

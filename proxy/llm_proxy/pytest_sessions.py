@@ -6,6 +6,7 @@ This module is imported when a test, or the whole run, uses the proxy.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 from collections import Counter
@@ -30,6 +31,8 @@ _URL_VARIABLE: Final = "LLM_PROXY_URL"
 _LIVE_MODES: Final = ("record", "auto")
 _MAX_LOG_BYTES: Final = 64 * 1024
 """Bytes of the log that a failed test shows, the last ones."""
+_NOTE: Final = re.compile(r"^llm-proxy: (warning: |.*\bdeleted\b)")
+"""Lines of the log that the terminal summary repeats: they were logged after the test."""
 _RECORD_COMMAND: Final = "pytest --llm-proxy=auto"
 """The command that records missing requests only."""
 _RECORD_ADVICE: Final = f"to record the request, run {_RECORD_COMMAND}"
@@ -49,6 +52,8 @@ class RunTotals:
     played_files: set[str] = field(default_factory=set)
     unplayed_files: list[str] = field(default_factory=list)
     late_requests: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Lines of the log about what happened to recordings at the end of their tests."""
 
     def add_report(self, report: SessionReport) -> None:
         """Add the session of one test."""
@@ -68,6 +73,7 @@ class RunTotals:
             "played_files": sorted(self.played_files),
             "unplayed_files": self.unplayed_files,
             "late_requests": self.late_requests,
+            "notes": self.notes,
         }
 
     def add_worker(self, totals: dict[str, Any]) -> None:
@@ -76,6 +82,7 @@ class RunTotals:
         self.played_files |= set(totals["played_files"])
         self.unplayed_files += totals["unplayed_files"]
         self.late_requests += totals["late_requests"]
+        self.notes += totals["notes"]
 
     def lines(self) -> Iterator[str]:
         """The lines of the summary."""
@@ -90,10 +97,14 @@ class RunTotals:
         yield ", ".join(phrases)
         if counts["aborted"]:
             yield f"{_count(counts['aborted'], 'response')} cut off at the end of a test"
-        for heading, texts in (("unused", self.unplayed_files), ("late", self.late_requests)):
-            yield from (f"{heading}: {text}" for text in texts[:_MAX_LISTED])
+        for heading, texts in (
+            ("unused: ", self.unplayed_files),
+            ("late: ", self.late_requests),
+            ("", self.notes),
+        ):
+            yield from (f"{heading}{text}" for text in texts[:_MAX_LISTED])
             if len(texts) > _MAX_LISTED:
-                yield f"{heading}: and {len(texts) - _MAX_LISTED} more"
+                yield f"{heading}and {len(texts) - _MAX_LISTED} more"
 
 
 class ProxySessions:
@@ -269,11 +280,17 @@ class ProxySessions:
         if not self._mode:
             proxy.restore_environment()
         keeps = not self._has_failed or self._config.getoption("llm_proxy_keep_failed")
+        log_start = self._log_size()
         try:
             report = proxy.end_session(session.name, keep_recordings=keeps)
         except LlmProxyError as error:
             raise pytest.fail.Exception(f"llm-proxy: {error}", pytrace=False) from None
         self.totals.add_report(report)
+        self.totals.notes += [
+            line.removeprefix("llm-proxy: ")
+            for line in self._read_log(log_start).splitlines()
+            if _NOTE.search(line)
+        ]
         if threads := [*set(threading.enumerate()) - self._threads_before]:
             self._unfinished_threads[session.name] = threads
         failures = [*self._new_failures(report), *report.lost_recordings]
@@ -362,12 +379,12 @@ class ProxySessions:
     def _log_size(self) -> int:
         return 0 if self._log is None else os.fstat(self._log.fileno()).st_size
 
-    def _read_log(self) -> str:
+    def _read_log(self, start: int | None = None) -> str:
         """The log of the proxy since the start of the test, its last part if it is long."""
         if self._log is None:
             return ""
         end = self._log_size()
-        start = max(self._log_start, end - _MAX_LOG_BYTES)
+        start = max(self._log_start if start is None else start, end - _MAX_LOG_BYTES)
         return os.pread(self._log.fileno(), end - start, start).decode("utf-8", "replace")
 
 
