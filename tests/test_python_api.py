@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -156,6 +157,74 @@ def test_a_session_changes_while_it_runs(tmp_path: Path) -> None:
         ):
             with pytest.raises(LlmProxyError):
                 change()
+
+
+def test_sessions_may_be_nested(provider: dict[str, str]) -> None:
+    with LLMProxy("record") as proxy, proxy.session("outer", faults=["latency,by=1ms"]) as outer:
+        with proxy.session("inner") as inner:
+            ask("inner")
+        ask("outer")
+        with pytest.raises(LlmProxyError, match="the session outer is already running"):
+            with proxy.session("outer"):
+                pass
+
+        assert [len(session.calls) for session in (proxy, outer)] == [0, 1]
+        assert [fault.fault for fault in outer.faults] == ["latency"]
+    with pytest.raises(LlmProxyError, match="not running"):
+        inner.reset()
+
+
+def test_recordings_before_a_scenario_are_kept(provider: dict[str, str], tmp_path: Path) -> None:
+    turn = "{turn: 1, response: {kind: text, assistant_text: Scripted.}}"
+    (tmp_path / "hello.yaml").write_text(f"id: hello\ndescription: A test.\nturns: [{turn}]\n")
+    for _ in range(2):
+        with LLMProxy("record", scenarios="hello.yaml") as proxy:
+            ask("question")
+            with pytest.raises(LlmProxyError, match="unknown scenario 'helo'; did you mean hello"):
+                proxy.scenario("helo")
+            proxy.scenario("hello")
+            assert ask("question") == "Scripted."
+    with LLMProxy():
+        assert ask("question") == "answer 2"
+
+
+def test_a_session_ends_while_other_clients_send_requests() -> None:
+    with LLMProxy("simulate", pace="instant") as proxy:
+        url, is_over = f"{proxy.url}/@other/v1/chat/completions", threading.Event()
+
+        def send() -> None:
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+            with httpx.Client() as client:
+                while not is_over.is_set():
+                    client.post(url, json=body, timeout=20)
+
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(30):
+                with proxy.session(f"session-{number}") as session:
+                    assert session.report.session == session.name
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join(20)
+
+
+def test_the_proxy_stops_although_a_forked_process_has_its_pipe() -> None:
+    with LLMProxy("simulate"):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_proxy_in_a_thread_starts_again() -> None:
+    proxy = LLMProxy("simulate", in_process=True, options={"mock": "{reply: Hello}"})
+    for _ in range(2):
+        with proxy:
+            assert ask("Hi") == "Hello"
 
 
 def test_a_function_of_this_process_replies_in_a_thread() -> None:

@@ -260,7 +260,7 @@ async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
         "session": "default",
         "scenario": "refnd",
         "warning": "scenario refnd is not loaded; once it is loaded, the session will use it; "
-        "to list all IDs, run llm-proxy scenario ls",
+        "did you mean refund?",
     }
     assert (
         "Scenario not found: refnd. Did you mean refund?" in simulator.last_simulated.unsuccessful

@@ -117,13 +117,6 @@ class NotSimulated(RequestRefused):
 class LateRequest(LlmProxyError):
     """A request that arrived after its test had ended, or while no test was running."""
 
-    def __init__(self, request: str, ended_session: str) -> None:
-        super().__init__(
-            f"{request} arrived after the end of {ended_session}, and no running test expects "
-            "the request; wait for all requests before the test ends, or mark the test that sends "
-            "the request with llm_proxy"
-        )
-
 
 class UpstreamFailed(LlmProxyError):
     """No response from the provider: connection refused, unresolvable, timed out, or not HTTP."""

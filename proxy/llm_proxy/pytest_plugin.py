@@ -86,7 +86,8 @@ def _set_up(config: pytest.Config) -> None:
     namespace = config.known_args_namespace
     if _RUN in config.stash or namespace.help or namespace.version:
         return
-    mode = namespace.llm_proxy or os.environ.get(MODE_VARIABLE, "") or config.getini("llm_proxy")
+    option = getattr(namespace, "llm_proxy", None)  # missing if a conftest file loads the plugin
+    mode = option or os.environ.get(MODE_VARIABLE, "") or config.getini("llm_proxy")
     if mode and mode not in _MODES:
         raise pytest.UsageError(f"llm_proxy: unknown mode {mode!r}; known: {', '.join(_MODES)}")
     run = config.stash[_RUN] = _Run(mode)

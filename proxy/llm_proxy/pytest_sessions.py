@@ -10,12 +10,13 @@ import re
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 
 import pytest
 
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.python_api import LLMProxy, ProxySession
 from llm_proxy.session_documents import SessionReport, SessionStart, readable_session_name
@@ -51,20 +52,25 @@ class RunTotals:
     counts: Counter[str] = field(default_factory=Counter)
     played_files: set[str] = field(default_factory=set)
     unplayed_files: list[str] = field(default_factory=list)
-    late_requests: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What fails the run, and belongs to no test: late requests, and misses outside of tests."""
     notes: list[str] = field(default_factory=list)
     """Lines of the log about what happened to recordings at the end of their tests."""
 
     def add_report(self, report: SessionReport) -> None:
         """Add the session of one test."""
         self.counts["tests"] += 1
+        self.counts["missed"] += len(report.misses)
+        self.counts["aborted"] += report.aborted
+        self.unplayed_files += report.unplayed_files
+        self.add_files(report)
+
+    def add_files(self, report: SessionReport) -> None:
+        """Add the responses of any session, and its cassettes."""
         self.counts["played"] += report.replayed
         self.counts["simulated"] += report.simulated
         self.counts["recorded"] += len(report.recorded_files)
-        self.counts["missed"] += len(report.misses)
-        self.counts["aborted"] += report.aborted
         self.played_files |= set(report.played_files)
-        self.unplayed_files += report.unplayed_files
 
     def to_builtins(self) -> dict[str, Any]:
         """The counts of an xdist worker, for the controller."""
@@ -72,7 +78,7 @@ class RunTotals:
             "counts": dict(self.counts),
             "played_files": sorted(self.played_files),
             "unplayed_files": self.unplayed_files,
-            "late_requests": self.late_requests,
+            "problems": self.problems,
             "notes": self.notes,
         }
 
@@ -81,26 +87,28 @@ class RunTotals:
         self.counts.update(totals["counts"])
         self.played_files |= set(totals["played_files"])
         self.unplayed_files += totals["unplayed_files"]
-        self.late_requests += totals["late_requests"]
+        self.problems += totals["problems"]
         self.notes += totals["notes"]
 
     def lines(self) -> Iterator[str]:
         """The lines of the summary."""
         counts = self.counts
-        phrases = [f"played {counts['played']} from {_count(len(self.played_files), 'cassette')}"]
+        # A file that one attempt did not play may have been played by another.
+        unused_files = [file for file in self.unplayed_files if file not in self.played_files]
+        cassettes = count_with_noun(len(self.played_files), "cassette")
+        phrases = [f"played {counts['played']} from {cassettes}"]
         phrases += [f"simulated {counts['simulated']}"] if counts["simulated"] else []
         phrases += [
             f"recorded {counts['recorded']}",
             f"missed {counts['missed']}",
-            f"{_count(len(self.unplayed_files), 'cassette')} unused",
+            f"{count_with_noun(len(unused_files), 'cassette')} unused",
         ]
         yield ", ".join(phrases)
         if counts["aborted"]:
-            yield f"{_count(counts['aborted'], 'response')} cut off at the end of a test"
+            yield f"{count_with_noun(counts['aborted'], 'response')} cut off at the end of a test"
         for heading, texts in (
-            ("unused: ", self.unplayed_files),
-            ("late: ", self.late_requests),
-            ("", self.notes),
+            ("unused: ", unused_files),
+            ("", [*dict.fromkeys(self.problems), *self.notes]),
         ):
             yield from (f"{heading}{text}" for text in texts[:_MAX_LISTED])
             if len(texts) > _MAX_LISTED:
@@ -122,13 +130,15 @@ class ProxySessions:
         self._log: BinaryIO | None = None
         self._session: ProxySession | None = None
         """The session of the running test."""
+        self._start = SessionStart()
+        """How the session of the running test was started."""
         self._fixture_sessions: list[str] = []
         self._threads_before: frozenset[threading.Thread] = frozenset()
         """The threads at the start of the running test."""
         self._unfinished_threads: dict[str, list[threading.Thread]] = {}
         """The threads that a test has left running, by the name of its session."""
-        self._shown_failures: Counter[str] = Counter()
-        """The misses and mismatches of the running test that have failed it."""
+        self._shown_failures: dict[str, Counter[str]] = {}
+        """The misses and mismatches that have failed a test, by session."""
         self._has_failed = False
         """Whether the running test has failed."""
         self._log_start = 0
@@ -169,8 +179,6 @@ class ProxySessions:
         try:
             if self._session is not None:  # the run was interrupted
                 proxy.end_session(self._session.name, keep_recordings=False)
-            for name in self._fixture_sessions:
-                proxy.end_session(name, keep_recordings=True)
             proxy.stop()
         except LlmProxyError:  # the process was killed, or has crashed: its log says why
             return
@@ -185,10 +193,12 @@ class ProxySessions:
             proxy.end_session(self._session.name, keep_recordings=False)
         self._log_start = self._log_size()
         self._threads_before = frozenset(threading.enumerate())
-        self._shown_failures, self._has_failed = Counter(), False
+        self._has_failed = False
         try:
             start = self._session_start(item)
             self._session = proxy.start_session(session_name(item), start)
+            self._start = start
+            self._shown_failures.pop(self._session.name, None)
         except LlmProxyError as error:
             raise pytest.fail.Exception(f"llm-proxy: {error}", pytrace=False) from None
         if not self._mode:
@@ -266,9 +276,12 @@ class ProxySessions:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
         """End the session of a test after its fixtures were torn down."""
+        has_raised = True
         try:
             yield
+            has_raised = False
         finally:
+            self._has_failed |= has_raised
             session, self._session = self._session, None
             if session is not None:
                 self._end_session(session)
@@ -293,7 +306,7 @@ class ProxySessions:
         ]
         if threads := [*set(threading.enumerate()) - self._threads_before]:
             self._unfinished_threads[session.name] = threads
-        failures = [*self._new_failures(report), *report.lost_recordings]
+        failures = [*self._new_failures([report]), *report.lost_recordings]
         if failures:
             pytest.fail(_failure_text(failures), pytrace=False)
 
@@ -308,18 +321,37 @@ class ProxySessions:
         session = self._session
         if session is None or fixturedef.scope == "function":
             return (yield)
-        proxy = self.start_proxy()
+        proxy, start = self.start_proxy(), self._start
         index = getattr(request, "param_index", 0)
         suffix = f"[{index}]" if hasattr(request, "param") else ""
         name = readable_session_name(f"{fixturedef.baseid}::{fixturedef.argname}{suffix}")
-        is_running = name in self._fixture_sessions
-        if not is_running:
-            self._fixture_sessions.append(name)
-        proxy.start_session(name, SessionStart(resume=is_running))
+
+        def enter() -> None:
+            is_running = name in self._fixture_sessions
+            if not is_running:
+                self._fixture_sessions.append(name)
+            fixture_start = SessionStart(
+                mode=start.mode,
+                options=start.options,
+                pace=start.pace,
+                scenario=start.scenario,
+                resume=is_running,
+            )
+            proxy.start_session(name, fixture_start)
+
+        def leave() -> None:
+            if self._session is not None:
+                proxy.resume_session(self._session.name)
+
+        previous = proxy.current_session
+        # Finalizers run in reverse order: these two surround those of the fixture.
+        fixturedef.addfinalizer(leave)
+        enter()
         try:
             return (yield)
         finally:
-            proxy.resume_session(session.name)
+            fixturedef.addfinalizer(enter)
+            proxy.resume_session(previous)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
@@ -335,11 +367,26 @@ class ProxySessions:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if a request arrived after the end of its test."""
         if self._proxy is not None:
-            self.totals.late_requests += self._proxy.late_requests
+            self._end_shared_sessions(self._proxy)
         if (worker_output := getattr(self._config, "workeroutput", None)) is not None:
             worker_output["llm_proxy"] = self.totals.to_builtins()
-        if self.totals.late_requests and session.exitstatus == pytest.ExitCode.OK:
+        if self.totals.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _end_shared_sessions(self, proxy: LLMProxy) -> None:
+        """Add what happened outside of tests: at import, in shared fixtures, and too late."""
+        try:
+            while self._fixture_sessions:
+                name = self._fixture_sessions.pop()
+                self.totals.add_files(proxy.end_session(name, keep_recordings=True))
+            report = proxy.report
+            self.totals.add_files(report)
+            self.totals.counts["missed"] += len(report.misses)
+            failures = self._new_failures([report])
+            self.totals.problems += [f"outside of tests: {failure}" for failure in failures]
+            self.totals.problems += [f"late: {text}" for text in proxy.late_requests]
+        except LlmProxyError as error:
+            self.totals.problems.append(str(error))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was played, recorded, missed and unused."""
@@ -358,22 +405,31 @@ class ProxySessions:
             raise
         finally:
             if has_raised and self._session is not None:
-                self._new_failures(self._session.report)  # the log in the report shows them
+                self._new_failures(self._running_reports())  # the log in the report shows them
         self._fail_if_missed()
 
     def _fail_if_missed(self) -> None:
-        if self._session is not None and (failures := self._new_failures(self._session.report)):
+        if self._session is not None and (failures := self._new_failures(self._running_reports())):
             pytest.fail(_failure_text(failures), pytrace=False)
 
-    def _new_failures(self, report: SessionReport) -> list[str]:
-        """The misses and mismatches of the running test that have not failed it yet."""
-        misses = (
-            miss.text if _RECORD_COMMAND in miss.text else f"{miss.text}\n{_RECORD_ADVICE}"
-            for miss in report.misses
-        )
-        failures = Counter([*misses, *report.scenario_failures])
-        new_failures = [*(failures - self._shown_failures)]
-        self._shown_failures = failures
+    def _running_reports(self) -> Iterator[SessionReport]:
+        """The reports of the running test, and of fixtures that several tests share."""
+        if self._session is not None:
+            yield self._session.report
+            for name in self._fixture_sessions:
+                yield ProxySession(self.start_proxy(), name).report
+
+    def _new_failures(self, reports: Iterable[SessionReport]) -> list[str]:
+        """The misses and mismatches in these reports that have failed no test yet."""
+        new_failures: list[str] = []
+        for report in reports:
+            failures = Counter(report.scenario_failures)
+            failures.update(
+                miss.text if _RECORD_COMMAND in miss.text else f"{miss.text}\n{_RECORD_ADVICE}"
+                for miss in report.misses
+            )
+            new_failures += failures - self._shown_failures.get(report.session, Counter())
+            self._shown_failures[report.session] = failures
         return new_failures
 
     def _log_size(self) -> int:
@@ -417,7 +473,3 @@ def _as_list(value: Any) -> list[str]:
     if value is None:
         return []
     return [value] if isinstance(value, str) else [*map(str, value)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

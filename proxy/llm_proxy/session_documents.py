@@ -18,6 +18,8 @@ from llm_proxy.miss_report import MissReport
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of a captured response body; the rest is left out."""
 _MAX_READABLE_CHARS: Final = 80
+STOP_PATH: Final = "/_proxy/stop"
+"""The path of a request to which a proxy in a child process responds by its end."""
 
 
 def readable_session_name(text: str) -> str:
@@ -123,7 +125,7 @@ class SessionReport(msgspec.Struct, frozen=True):
     """The cassettes that were played, each once."""
     recorded_files: tuple[str, ...] = ()
     unplayed_files: tuple[str, ...] = ()
-    """The session's own cassettes that were neither played nor recorded."""
+    """The session's own cassettes that were neither played nor recorded, at its end."""
     misses: tuple[MissReport, ...] = ()
     scenario_failures: tuple[str, ...] = ()
     """Why requests did not match their scenario, one sentence for each request."""

@@ -30,6 +30,11 @@ log: Final = logging.getLogger("llm_proxy")
 _SCENARIOS: Final = Path("scenarios")
 """The default folder of scenarios, if it exists: the session of a test names one of them."""
 
+_WITHOUT_EFFECT: Final = frozenset(
+    ("fail-on-unused", "journal", "log-format", "max-age", "port-file", "strict")
+)
+"""Options that concern the end of a command, or its output."""
+
 OptionPairs = Sequence[tuple[str, str]]
 """Command-line options with their values; an option that takes several comes several times."""
 
@@ -57,7 +62,8 @@ async def run_server(
         mode_name, settings = parse_server_options(mode, arguments, defaults, respond)
         return mode_name, replace(settings, record_command=start.record_command)
 
-    known_names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}
+    names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}
+    known_names = names - _WITHOUT_EFFECT
     for name, _ in start.options:
         if name not in known_names:
             raise UsageError(f"unknown option {name!r}; {name_hint(name, sorted(known_names))}")

@@ -22,7 +22,7 @@ from typing import IO, Any, Final, Protocol
 import msgspec
 
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.session_documents import ReadyDocument, ServerStart
+from llm_proxy.session_documents import STOP_PATH, ReadyDocument, ServerStart
 
 _START_TIMEOUT_S: Final = 60.0
 """Seconds that a proxy gets to start."""
@@ -113,6 +113,8 @@ class ChildProcess:
         assert process.stdin is not None  # noqa: S101 # it is a pipe
         assert process.stdout is not None  # noqa: S101 # it is a pipe
         with suppress(BrokenPipeError):  # it has ended already
+            # Closing is not enough: a process that was forked may have the pipe, too.
+            process.stdin.write(msgspec.json.encode({"path": STOP_PATH}) + b"\n")
             process.stdin.close()
         try:
             # Not `wait`: its limit needs a clock, which a test may have frozen.
@@ -179,6 +181,7 @@ class ServerThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_event = asyncio.Event()
+        """A new one for each start: an event belongs to one loop."""
         self._embedded: Any = None
 
     def start(self, start: ServerStart) -> ReadyDocument:
@@ -186,11 +189,12 @@ class ServerThread:
         from llm_proxy.cli.embedded import run_server  # noqa: PLC0415 # with aiohttp
 
         ready_future: Future[ReadyDocument] = Future()
+        stop_event = self._stop_event = asyncio.Event()
 
         async def serve(ready: ReadyDocument, embedded: Any) -> None:
             self._loop, self._embedded = asyncio.get_running_loop(), embedded
             ready_future.set_result(ready)
-            await self._stop_event.wait()  # without a limit: until `stop`
+            await stop_event.wait()  # without a limit: until `stop`
 
         def run() -> None:
             try:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, Self, TypeVar
@@ -60,11 +60,11 @@ class ProxySession:
 
     @property
     def url(self) -> str:
-        """The URL of the proxy for this session, whatever session is running."""
+        """The URL of the proxy for this session, whatever other sessions are running."""
         return f"{self._proxy.url}/@{self.name}"
 
     def base_url(self, provider: str) -> str:
-        """The base URL for clients of a provider, such as `openai`, in this session.
+        """The base URL for clients of a provider, such as `openai`: `url` with its path.
 
         Raises `UsageError` for a provider without a variable for its base URL.
         """
@@ -133,7 +133,8 @@ class ProxySession:
 
     def assert_all_played(self) -> None:
         """Raise `AssertionError` if a cassette of this session was not played."""
-        if files := self.report.unplayed_files:
+        report = self._proxy.request("GET", f"{self._path}/unplayed", {}, SessionReport)
+        if files := report.unplayed_files:
             raise AssertionError("\n".join([f"{len(files)} cassettes not played:", *files]))
 
     @property
@@ -204,6 +205,8 @@ class LLMProxy(ProxySession):
             ServerThread(respond) if in_process else ChildProcess(Path(folder), log)
         )
         self._lock = threading.Lock()
+        self.current_session = self.name
+        """The session of requests that name none."""
         self._patches_environment = patch_environment
         self._is_strict = strict
         self._ready: ReadyDocument | None = None
@@ -212,11 +215,10 @@ class LLMProxy(ProxySession):
     def start(self) -> Self:
         """Start the proxy and its first session.  Raises `UsageError` if it cannot run."""
         self._ready = self._connection.start(self._start_document)
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._connection.stop)  # after an error, and after Ctrl-C
             self.start_session(self.name, SessionStart())
-        except LlmProxyError:
-            self._connection.stop()
-            raise
+            stack.pop_all()
         if self._patches_environment:
             self.patch_environment()
         return self
@@ -282,6 +284,7 @@ class LLMProxy(ProxySession):
         """
         name = _valid_session_name(name)
         start = SessionStart(mode=mode or "", scenario=scenario, pace=pace, faults=tuple(faults))
+        previous = self.current_session
         session = self.start_session(name, start)
         has_failed = True
         try:
@@ -289,16 +292,18 @@ class LLMProxy(ProxySession):
             has_failed = False
         finally:
             self.end_session(name, keep_recordings=not has_failed)
-            self.resume_session(self.name)
+            self.resume_session(previous)
 
     def start_session(self, name: str, start: SessionStart) -> ProxySession:
         """Start a session.  Raises `LlmProxyError` if it cannot start."""
         self.request("PUT", f"/_proxy/sessions/{name}", start, msgspec.Raw)
+        self.current_session = name
         return ProxySession(self, name)
 
     def resume_session(self, name: str) -> None:
         """Make a running session the one of requests that name none."""
         self.request("PUT", f"/_proxy/sessions/{name}", SessionStart(resume=True), msgspec.Raw)
+        self.current_session = name
 
     def end_session(self, name: str, *, keep_recordings: bool) -> SessionReport:
         """End a session: open responses end or are cut off, and recordings are written.

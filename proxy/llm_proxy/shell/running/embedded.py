@@ -10,15 +10,18 @@ The pages are those of `shell.server.control`, and in addition:
 PUT    /_proxy/sessions/NAME        start a session, or with `resume` continue it: the fields of
                                     `SessionStart`
 GET    /_proxy/sessions/NAME        what has happened so far: a `SessionReport`
+GET    /_proxy/sessions/NAME/unplayed  the same with the cassettes that were not played
 GET    /_proxy/sessions/NAME/calls  its requests and responses: `CallDocument`s
 PUT    /_proxy/sessions/NAME/faults set its fault rules: {"faults": ["reset,after=3"]}
 DELETE /_proxy/sessions/NAME        end it: {"keep": true} if its recordings may replace older ones
+POST   /_proxy/sessions/NAME/reset  start again with its first takes, turns and attempts
 GET    /_proxy/late                 the requests that arrived after the end of their test
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,17 +31,30 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from llm_proxy.errors import LlmProxyError, printable_excerpt
+from llm_proxy.errors import LlmProxyError, UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.pacing import parse_pace
 from llm_proxy.routing import checked_name
-from llm_proxy.session_documents import ReadyDocument, SessionFaults, SessionReport, SessionStart
+from llm_proxy.session_documents import (
+    STOP_PATH,
+    ReadyDocument,
+    SessionFaults,
+    SessionReport,
+    SessionStart,
+)
 from llm_proxy.shell.running.end_of_run import finish_library_usage
 from llm_proxy.shell.running.environment import child_environment, dummy_key_variables
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import ModeName, Settings
 from llm_proxy.shell.server.control import scenario_hint
-from llm_proxy.shell.server.sessions import ActiveMode, RunningSession, session_report
+from llm_proxy.shell.server.sessions import (
+    ActiveMode,
+    RunningSession,
+    session_report,
+    unplayed_files,
+)
+
+log: Final = logging.getLogger("llm_proxy")
 
 _LIVE_DRAIN_TIMEOUT_S: Final = 5.0
 """Seconds that live responses get at the end of their session: the recordings are complete then."""
@@ -46,7 +62,7 @@ _DRAIN_TIMEOUT_S: Final = 0.2
 """Seconds that other responses get: those that are done with their last write."""
 _ABORT_TIMEOUT_S: Final = 2.0
 """Seconds that aborted responses get to end."""
-_FILING_TIMEOUT_S: Final = 30.0
+_FILING_TIMEOUT_S: Final = 10.0
 """Seconds that recordings get to be filed at the end of their session."""
 _JOURNAL_TIMEOUT_S: Final = 5.0
 """Seconds that the calls of a session wait for a response that a client has already."""
@@ -77,15 +93,15 @@ class EmbeddedProxy:
             name, _, page = path.removeprefix(_SESSIONS_PATH).partition("/")
             match method, path.startswith(_SESSIONS_PATH), page:
                 case "PUT", True, "":
-                    return await self._start_session(name, body)
-                case "GET", True, "" | "calls":
-                    return await self._session_page(name, page)
-                case "PUT", True, "faults":
-                    rules = parse_rules(msgspec.json.decode(body, type=SessionFaults).faults)
-                    self.proxy.fault_middleware.set_session_rules(name, rules)
-                    return 200, {}
+                    start = msgspec.json.decode(body, type=SessionStart)
+                    return await self._put_session(name, start)
                 case "DELETE", True, "":
-                    return await self._end_session(name, body)
+                    return await self._end_session(name, keep=msgspec.json.decode(body)["keep"])
+                case _, True, "" | "calls" | "unplayed" | "faults" | "reset":
+                    session = self.proxy.sessions.running(name)
+                    if session is None:
+                        return 404, _not_running(name)
+                    return 200, await self._session_page(session, page, body)
                 case "GET", False, _ if path == "/_proxy/late":
                     return 200, {"late": self.proxy.sessions.late_requests}
                 case _:
@@ -93,59 +109,77 @@ class EmbeddedProxy:
                     return response or (404, {"error": f"no such page: {method} {path}"})
         except (LlmProxyError, msgspec.DecodeError) as error:
             return 400, {"error": str(error)}
+        except Exception as error:  # the outermost frame: the proxy must not end in a test run
+            log.exception("internal error in llm-proxy; please report it")
+            return 500, {"error": f"internal error; please report it: {error!r}"}
 
-    async def _session_page(self, name: str, page: str) -> tuple[int, Any]:
-        session = self.proxy.sessions.running(name)
-        if session is None:
-            return 404, _not_running(name)
+    async def _session_page(self, session: RunningSession, page: str, body: bytes) -> Any:
+        match page:
+            case "faults":
+                rules = parse_rules(msgspec.json.decode(body, type=SessionFaults).faults)
+                self.proxy.fault_middleware.set_session_rules(session.name, rules)
+                return {}
+            case "reset":
+                session.active_mode.mode.reset_session(session.name)
+                self.proxy.fault_middleware.reset_session(session.name)
+                await _choose_scenario(session.active_mode, session.name, session.settings.scenario)
+                return {}
+            case _:
+                pass
         with suppress(TimeoutError):
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
                 while self.proxy.server.has_unjournaled_response:  # noqa: ASYNC110 # some µs
                     await asyncio.sleep(0)
-        if not page:
-            return 200, self._report(session, 0)
-        # A client that stops at the last event is faster than the end of the response.
-        await self.proxy.wait_until_idle(_LAST_BYTES_TIMEOUT_S)
-        return 200, {"calls": session.call_documents()}
+        if page == "calls":
+            # A client that stops at the last event is faster than the end of the response.
+            await session.wait_until_idle(_LAST_BYTES_TIMEOUT_S)
+            return {"calls": session.call_documents()}
+        report = self._report(session)
+        return await _with_unplayed_files(session, report) if page == "unplayed" else report
 
-    def _report(self, session: RunningSession, aborted_count: int) -> SessionReport:
-        return session_report(session, self.proxy.journal, aborted_count)
+    def _report(self, session: RunningSession, aborted_count: int = 0) -> SessionReport:
+        return session_report(session, self.proxy.sessions, self.proxy.journal, aborted_count)
 
-    async def _start_session(self, name: str, body: bytes) -> tuple[int, Any]:
-        start = msgspec.json.decode(body, type=SessionStart)
-        sessions, middleware = self.proxy.sessions, self.proxy.fault_middleware
+    async def _put_session(self, name: str, start: SessionStart) -> tuple[int, Any]:
+        sessions = self.proxy.sessions
+        session = sessions.running(name)
         if start.resume or start.change:
-            session = sessions.running(name)
             if session is None:
                 return 404, _not_running(name)
+            if start.change:
+                await self._change_session(session, start)
             sessions.current = session
-            if start.resume:
-                return 200, {}
-            session.active_mode = await self._active_mode(start)
+        elif session is not None:
+            return 409, {"error": f"the session {name} is already running"}
         else:
-            checked_name("session", name)
-            pace = parse_pace(start.pace) if start.pace else None
-            rules = parse_rules(start.faults)
-            active_mode = await self._active_mode(start)
-            session = sessions.start(
-                name, active_mode, self.proxy.journal, start.unfinished_sessions
-            )
-            middleware.reset_session(name)
-            middleware.set_session_rules(name, rules)
-            self.proxy.control_pages.paces.set_pace(pace, name)
-            if active_mode.recorder is not None:
-                active_mode.recorder.hold_session(name, replaces_session=start.replaces_session)
-        if not start.scenario:
-            return 200, {}
-        if session.active_mode.choose_scenario is None:
-            return await self.proxy.control_pages.choose_scenario(name, start.scenario)
-        similar_ids = await session.active_mode.choose_scenario(name, start.scenario)
-        if similar_ids is None:
-            return 200, {}
-        if not start.change:
-            sessions.end(name)
-        scenario = printable_excerpt(start.scenario, _MAX_NAME_CHARS)
-        return 400, {"error": f"unknown scenario {scenario!r}; {scenario_hint(similar_ids)}"}
+            await self._start_session(name, start)
+        return 200, {}
+
+    async def _start_session(self, name: str, start: SessionStart) -> None:
+        checked_name("session", name)
+        pace = parse_pace(start.pace) if start.pace else None
+        rules = parse_rules(start.faults)
+        active_mode = await self._active_mode(start)
+        active_mode.mode.reset_session(name)
+        await _choose_scenario(active_mode, name, start.scenario)
+        session = self.proxy.sessions.start(name, active_mode, start, self.proxy.journal)
+        self.proxy.fault_middleware.reset_session(name)
+        self.proxy.fault_middleware.set_session_rules(name, rules)
+        self.proxy.control_pages.paces.set_pace(pace, name)
+        _hold_recordings(session)
+
+    async def _change_session(self, session: RunningSession, change: SessionStart) -> None:
+        """Set the mode and the scenario of a session; its `scenarios` option stays."""
+        own_options = session.settings.options
+        scenario_options = tuple(pair for pair in own_options if pair[0] == "scenarios")
+        settings = msgspec.structs.replace(change, options=scenario_options)
+        active_mode = await self._active_mode(settings)
+        await _choose_scenario(active_mode, session.name, settings.scenario)
+        session.active_mode = active_mode
+        session.settings = msgspec.structs.replace(
+            session.settings, mode=settings.mode, scenario=settings.scenario
+        )
+        _hold_recordings(session)
 
     async def _active_mode(self, start: SessionStart) -> ActiveMode:
         """The mode that a session asks for; modes are started once."""
@@ -159,23 +193,56 @@ class EmbeddedProxy:
             self._started_modes[start.mode, start.options] = active_mode
         return active_mode
 
-    async def _end_session(self, name: str, body: bytes) -> tuple[int, Any]:
+    async def _end_session(self, name: str, *, keep: bool) -> tuple[int, Any]:
         """End a session: its responses end or are aborted, and its recordings are filed."""
-        keep = bool(msgspec.json.decode(body)["keep"])
         session = self.proxy.sessions.end(name)
         if session is None:
             return 404, _not_running(name)
         is_live = session.active_mode.upstream is not None
-        timeout_s = _LIVE_DRAIN_TIMEOUT_S if is_live else _DRAIN_TIMEOUT_S
-        await self.proxy.wait_until_idle(timeout_s)
-        if aborted_count := self.proxy.server.active_request_count:
-            self.proxy.server.cancel_responses()
-            await self.proxy.wait_until_idle(_ABORT_TIMEOUT_S)
-        if (recorder := session.active_mode.recorder) is not None:
+        await session.wait_until_idle(_LIVE_DRAIN_TIMEOUT_S if is_live else _DRAIN_TIMEOUT_S)
+        aborted_count = len(session.tasks)
+        for task in session.tasks:
+            task.cancel()
+        await session.wait_until_idle(_ABORT_TIMEOUT_S)
+        for recorder in session.recorders:
             await recorder.settle_session(name, keep=keep, timeout_s=_FILING_TIMEOUT_S)
         self.proxy.fault_middleware.set_session_rules(name, ())
         self.proxy.control_pages.paces.set_pace(None, name)
-        return 200, await asyncio.to_thread(self._report, session, aborted_count)
+        report = self._report(session, aborted_count)
+        return 200, await _with_unplayed_files(session, report)
+
+
+async def _with_unplayed_files(session: RunningSession, report: SessionReport) -> SessionReport:
+    """The report with the files that were not played; they are listed in a thread."""
+    files = await asyncio.to_thread(unplayed_files, session, report)
+    return msgspec.structs.replace(report, unplayed_files=files)
+
+
+def _hold_recordings(session: RunningSession) -> None:
+    """Let the recordings of a session replace none before its end."""
+    recorder = session.active_mode.recorder
+    if recorder is not None and recorder not in session.recorders:
+        recorder.hold_session(session.name, replaces_session=session.settings.replaces_session)
+        session.recorders.append(recorder)
+
+
+async def _choose_scenario(active_mode: ActiveMode, session: str, scenario: str) -> None:
+    """Let a scenario respond to all requests of a session; empty for none.
+
+    Raises `UsageError` if there is no such scenario.
+    """
+    if active_mode.choose_scenario is None:
+        if scenario:
+            raise UsageError(
+                f"scenario {printable_excerpt(scenario, _MAX_NAME_CHARS)!r}: the mode "
+                f"{active_mode.mode.name} does not use scenarios; use simulate"
+            )
+        return
+    similar_ids = await active_mode.choose_scenario(session, scenario)
+    if similar_ids is not None:
+        await active_mode.choose_scenario(session, "")
+        shown = printable_excerpt(scenario, _MAX_NAME_CHARS)
+        raise UsageError(f"unknown scenario {shown!r}; {scenario_hint(similar_ids)}")
 
 
 def _not_running(name: str) -> Mapping[str, str]:
@@ -249,6 +316,8 @@ class ParentPipes:
         try:
             while line := await reader.readline():  # without a limit: until the parent ends
                 request = msgspec.json.decode(line)
+                if request["path"] == STOP_PATH:
+                    break
                 body = msgspec.json.encode(request["body"])
                 status, document = await embedded.respond(request["method"], request["path"], body)
                 response = {"id": request["id"], "status": status, "document": document}

@@ -173,10 +173,11 @@ class ControlPages:
         }
 
     def _set_pace(self, method: str, body: bytes) -> PageResponse:
-        if self._default_mode_name == "record":
-            return 409, {"error": "cannot set a pace: llm-proxy record forwards data as it arrives"}
         fields = lenient_json.parse_object(body)
         session = fields.get("session", "")
+        active_mode = self.sessions.mode_of(session if isinstance(session, str) else "")
+        if active_mode.mode.name == "record":
+            return 409, {"error": "cannot set a pace: llm-proxy record forwards data as it arrives"}
         if not isinstance(session, str) or (session and not is_valid_name(session)):
             return _invalid_session(lenient_json.value_as_text(session))
         pace: Pace | None = None

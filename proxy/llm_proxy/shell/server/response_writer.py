@@ -117,6 +117,7 @@ class ResponseWriter(web.StreamResponse):
         self.sent_body_bytes += body_bytes
         if self.captured_body is not None and len(self.captured_body) < MAX_BODY_BYTES:
             self.captured_body += b"".join(pieces)
+            del self.captured_body[MAX_BODY_BYTES:]
         if self._chunked:
             self._unwritten += b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
             return

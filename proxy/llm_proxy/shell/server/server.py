@@ -170,8 +170,9 @@ class ProxyServer:
             client_request = _to_request(request, body)
             decompressed = await decompress_request(client_request, admission.max_body_bytes)
             routing_settings = admission.routing_settings
-            if (session := self._sessions.current) is not None:
-                routing_settings = replace(routing_settings, default_session=session.name)
+            default_session = self._sessions.default_session(routing_settings.default_session)
+            if default_session != routing_settings.default_session:
+                routing_settings = replace(routing_settings, default_session=default_session)
             routed = route_request(
                 client_request, arrived_at_s, clock, decompressed, routing_settings
             )

@@ -7,10 +7,12 @@ test.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from llm_proxy.errors import LateRequest
 from llm_proxy.exchange import Request
@@ -19,11 +21,12 @@ from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.modes import Mode
 from llm_proxy.redaction import storable_request_headers
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.session_documents import CallDocument, SessionReport
+from llm_proxy.session_documents import CallDocument, SessionReport, SessionStart
 from llm_proxy.shell.library.library import (
     CASSETTE_SUFFIX,
     Library,
     session_folder,
+    session_of_path,
     walk_cassettes,
 )
 from llm_proxy.shell.library.library_takes import LibraryTakes
@@ -63,15 +66,28 @@ class RunningSession:
 
     name: str
     active_mode: ActiveMode
+    settings: SessionStart
+    """What it was started with."""
     counts_at_start: JournalCounts
-    unfinished_sessions: tuple[str, ...] = ()
-    """Ended sessions whose tests have left threads that may still send requests."""
+    recorders: list[SpoolRecorder] = field(default_factory=list)
+    """The recorders that hold its recordings."""
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    """The tasks that are sending its responses."""
     _calls: deque[_Call] = field(default_factory=lambda: deque(maxlen=_MAX_CALLS))
 
     def add_call(self, routed: RoutedRequest, entry: JournalEntry, writer: ResponseWriter) -> None:
-        """Add a request, before its response is sent."""
+        """Add a request, before its response is sent by the current task."""
         writer.capture_body()
         self._calls.append(_Call(routed.decompressed_request, entry, writer))
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def wait_until_idle(self, timeout_s: float) -> None:
+        """Wait until no response is in progress."""
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=timeout_s)
 
     def call_documents(self) -> list[CallDocument]:
         """The latest calls; a response that is in progress is as long as it is now."""
@@ -115,18 +131,11 @@ class SessionRegistry:
         self._ended_last = ""
 
     def start(
-        self,
-        name: str,
-        active_mode: ActiveMode,
-        journal: Journal,
-        unfinished_sessions: tuple[str, ...] = (),
+        self, name: str, active_mode: ActiveMode, settings: SessionStart, journal: Journal
     ) -> RunningSession:
-        """Start a session from its first take, and make it the current one."""
-        active_mode.mode.reset_session(name)
+        """Start a session, and make it the current one."""
         self._ended.discard(name)
-        self.current = RunningSession(
-            name, active_mode, replace(journal.counts), unfinished_sessions
-        )
+        self.current = RunningSession(name, active_mode, settings, replace(journal.counts))
         self._running[name] = self.current
         return self.current
 
@@ -139,6 +148,17 @@ class SessionRegistry:
             if self.current is session:
                 self.current = None
         return session
+
+    def default_session(self, configured: str) -> str:
+        """The session of a request that names none; `configured` is that of the settings.
+
+        Between two tests it is the session that ended last, whose requests are refused.
+        """
+        return self.current.name if self.current is not None else self._ended_last or configured
+
+    def is_known(self, name: str) -> bool:
+        """Whether a test runner has started a session of this name."""
+        return name in self._running or name in self._ended
 
     def running(self, name: str) -> RunningSession | None:
         """The running session of this name."""
@@ -155,9 +175,11 @@ class SessionRegistry:
     def check_in_time(self, routed: RoutedRequest, description: str) -> None:
         """Raise `LateRequest` for a request of a test that has ended."""
         if routed.session in self._ended:
-            raise self._late_request(description, routed.session)
-        if self._ended_last and self.current is None:
-            raise self._late_request(description, self._ended_last)
+            raise self._late_request(
+                f"{description} arrived after the end of {routed.session}, and no running test "
+                "expects the request; wait for all requests before the test ends, or mark the test "
+                "that sends the request with llm_proxy"
+            )
 
     def late_request_of_miss(self, routed: RoutedRequest, description: str) -> LateRequest | None:
         """The error for a miss that an earlier test has probably caused.
@@ -167,42 +189,51 @@ class SessionRegistry:
         session = self._running.get(routed.session)
         if session is None or (library := session.active_mode.library) is None:
             return None
-        for name in session.unfinished_sessions:
+        for name in session.settings.unfinished_sessions:
             if library.take_paths(name, routed.key):
-                return self._late_request(description, name)
+                return self._late_request(
+                    f"{description} matches no cassette of {session.name}, but a cassette of "
+                    f"{name}, which has left a running thread; wait for the thread before the test "
+                    f"ends, or record {session.name}"
+                )
         return None
 
-    def _late_request(self, description: str, ended_session: str) -> LateRequest:
-        error = LateRequest(description, ended_session)
-        self.late_requests.append(str(error))
-        return error
+    def _late_request(self, message: str) -> LateRequest:
+        if len(self.late_requests) < _MAX_CALLS:
+            self.late_requests.append(message)
+        return LateRequest(message)
 
 
-def session_report(session: RunningSession, journal: Journal, aborted_count: int) -> SessionReport:
-    """What happened since the start of a session, in all sessions that it started."""
+def session_report(
+    session: RunningSession, sessions: SessionRegistry, journal: Journal, aborted_count: int = 0
+) -> SessionReport:
+    """What happened since the start of a session, in it and in sessions that requests named."""
+
+    def is_own(name: str) -> bool:
+        return name == session.name or not sessions.is_known(name)
+
     start, counts = session.counts_at_start, journal.counts
-    entries = [entry for entry in journal.entries if entry.number > start.requests]
-    recorded_files = _last(journal.recorded_files, counts.recorded - start.recorded)
-    played_files = tuple(
-        dict.fromkeys(
-            entry.origin
-            for entry in entries
-            if entry.simulated is None and entry.origin.endswith(CASSETTE_SUFFIX)
-        )
-    )
+    entries = [
+        entry
+        for entry in journal.entries
+        if entry.number > start.requests and is_own(entry.session) and entry.origin != "refused"
+    ]
+    played_files = [
+        entry.origin
+        for entry in entries
+        if entry.simulated is None and entry.origin.endswith(CASSETTE_SUFFIX)
+    ]
+    missed = _last(journal.misses, counts.missed - start.missed)
+    failed = _last(journal.failed_sessions, counts.unsuccessful - start.unsuccessful)
     return SessionReport(
         session=session.name,
         requests=len(entries),
-        replayed=counts.replayed - start.replayed,
-        simulated=counts.simulated - start.simulated,
-        played_files=played_files,
-        recorded_files=recorded_files,
-        unplayed_files=tuple(_unplayed_files(session, {*played_files, *recorded_files})),
-        misses=_last(journal.misses, counts.missed - start.missed),
-        scenario_failures=tuple(
-            failed.reason
-            for failed in _last(journal.failed_sessions, counts.unsuccessful - start.unsuccessful)
-        ),
+        replayed=len(played_files),
+        simulated=sum(entry.simulated is not None for entry in entries),
+        played_files=tuple(dict.fromkeys(played_files)),
+        recorded_files=_recorded_files(session, journal),
+        misses=tuple(miss for miss in missed if is_own(miss.request.session)),
+        scenario_failures=tuple(each.reason for each in failed if is_own(each.session)),
         lost_recordings=_last(
             journal.recording_failures, counts.lost_recordings - start.lost_recordings
         ),
@@ -210,13 +241,23 @@ def session_report(session: RunningSession, journal: Journal, aborted_count: int
     )
 
 
+def unplayed_files(session: RunningSession, report: SessionReport) -> tuple[str, ...]:
+    """The session's cassettes that were neither played nor recorded; none in `record`."""
+    active_mode = session.active_mode
+    if active_mode.library is None or active_mode.mode.name == "record":
+        return ()
+    used_files = {*report.played_files, *report.recorded_files}
+    folder = session_folder(active_mode.library.root, session.name)
+    return tuple(str(path) for path in walk_cassettes(folder) if str(path) not in used_files)
+
+
+def _recorded_files(session: RunningSession, journal: Journal) -> tuple[str, ...]:
+    library = session.active_mode.library
+    if library is None:
+        return ()
+    paths = map(Path, journal.recorded_files)
+    return tuple(str(path) for path in paths if session_of_path(library.root, path) == session.name)
+
+
 def _last(values: Sequence[T], count: int) -> tuple[T, ...]:
     return tuple(values[-count:]) if count else ()
-
-
-def _unplayed_files(session: RunningSession, used_files: Container[str]) -> Iterator[str]:
-    library = session.active_mode.library
-    if library is not None:
-        for path in walk_cassettes(session_folder(library.root, session.name)):
-            if str(path) not in used_files:
-                yield str(path)
