@@ -115,14 +115,17 @@ class PluginProject:
 
 @contextmanager
 def numbering_provider() -> Iterator[dict[str, str]]:
-    """A provider whose nth response is `answer n`; the variables that its user has set."""
+    """A provider whose nth response is `answer n`; the variables that its user has set.
+
+    The response to the question `cut` is cut off.
+    """
     numbers = count(1)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
+            request = self.rfile.read(int(self.headers["content-length"]))
             message = {"role": "assistant", "content": f"answer {next(numbers)}"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             body = json.dumps(
@@ -132,7 +135,9 @@ def numbering_provider() -> Iterator[dict[str, str]]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            is_cut = b'"cut"' in request
+            self.wfile.write(body[:20] if is_cut else body)
+            self.close_connection = is_cut
 
         def log_message(self, *_: Any) -> None:
             pass

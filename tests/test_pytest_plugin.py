@@ -406,6 +406,103 @@ def test_requests_of_a_shared_fixture_are_replayed_with_any_test(project: Plugin
         assert "played 3 from 3 cassettes" in replay.summary
 
 
+def test_each_module_has_a_session_for_its_instance_of_a_fixture(project: PluginProject) -> None:
+    project.write(
+        conftest="""
+            import pytest
+
+            @pytest.fixture(scope="module")
+            def greeting():
+                from app import ask
+                return ask("hello")
+        """,
+        test_a="def test_a(greeting): assert greeting == 'answer 1'",
+        test_b="def test_b(greeting): assert greeting == 'answer 2'",
+    )
+    record(project)
+
+    replay = project.run("--llm-proxy=replay", "test_b.py")
+
+    assert replay.outcomes == {"test_b": "PASSED"}, replay.output
+
+
+def test_a_response_is_recorded_to_its_end_although_the_test_does_not_read_it(
+    project: PluginProject,
+) -> None:
+    project.write(
+        test_head="""
+            import http.client
+            import json
+            import urllib.parse
+            from app import URL
+
+            def test_head():
+                body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+                url = urllib.parse.urlsplit(URL)
+                connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+                headers = {"Content-Type": "application/json"}
+                connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+                assert connection.getresponse().status == 200
+                connection.close()
+        """
+    )
+
+    recording, replay = record(project), project.run("--llm-proxy=replay")
+
+    for run in (recording, replay):
+        assert run.outcomes == {"test_head": "PASSED"}, run.output
+
+
+def test_an_incomplete_recording_fails_its_test(project: PluginProject) -> None:
+    project.write(
+        test_cut="""
+            from app import ask
+
+            def test_cut():
+                try:
+                    ask("cut")
+                except Exception:
+                    pass
+        """
+    )
+
+    recording = record(project)
+
+    assert recording.outcomes == {"test_cut": "ERROR"}, recording.output
+    assert "is incomplete, so the test cannot be replayed" in recording.output
+
+
+def test_a_run_in_which_no_request_arrived_is_reported(project: PluginProject) -> None:
+    project.write(test_one="def test_one(): pass")
+
+    run = project.run("--llm-proxy=simulate")
+
+    assert run.exit_code == 0
+    assert "llm-proxy: no request reached llm-proxy; check that the application" in run.output
+
+
+def test_a_forked_process_leaves_the_session_to_its_parent(project: PluginProject) -> None:
+    project.write(
+        test_fork="""
+            import os
+            import sys
+            from app import ask
+
+            def test_fork():
+                child = os.fork()
+                if child == 0:
+                    sys.exit(0)
+                os.waitpid(child, 0)
+                assert ask("after the fork")
+        """
+    )
+
+    run = project.run("--llm-proxy=simulate")
+
+    assert "1 passed" in run.output
+    assert "simulated 1" in run.output
+
+
 def test_a_miss_outside_of_tests_fails_the_run(project: PluginProject) -> None:
     project.write(
         conftest="""

@@ -172,6 +172,13 @@ DUMMY_API_KEY: Final = "llm-proxy-replay"
 """The API key of a command whose environment has none."""
 
 
+BASE_URL_ADVICE: Final = (
+    "reads OPENAI_BASE_URL, or the base-URL variable of its provider, and that no base URL is "
+    "fixed in its code"
+)
+"""What to check if a program sends no request to the proxy, after `check that the command`."""
+
+
 def missing_key_warning(provider: str, variable: str) -> str:
     """A warning that requests to this provider fail, since its API key variable is not set."""
     return f"{variable} is not set, so {provider} will respond with status 401; set {variable}"

@@ -18,6 +18,7 @@ import pytest
 
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError
+from llm_proxy.providers import BASE_URL_ADVICE
 from llm_proxy.python_api import LLMProxy, ProxySession
 from llm_proxy.session_documents import SessionReport, SessionStart, readable_session_name
 
@@ -33,9 +34,13 @@ _LIVE_MODES: Final = ("record", "auto")
 _MAX_LOG_BYTES: Final = 64 * 1024
 """Bytes of the log that a failed test shows, the last ones."""
 _NOTE: Final = re.compile(r"^llm-proxy: (warning: |.*\bdeleted\b)")
-"""Lines of the log that the terminal summary repeats: they were logged after the test."""
+"""Lines of the log that the terminal summary repeats: no report of a test shows them."""
 _RECORD_COMMAND: Final = "pytest --llm-proxy=auto"
 """The command that records missing requests only."""
+_INCOMPLETE: Final = (
+    "the recording {file} is incomplete, so the test cannot be replayed; record the test again, or "
+    "set allow-partial in llm-proxy.toml"
+)
 _RECORD_ADVICE: Final = f"to record the request, run {_RECORD_COMMAND}"
 _NO_REQUEST: Final = (
     "no request reached llm-proxy at {url}. Does the code create its client after the start of the "
@@ -60,6 +65,7 @@ class RunTotals:
     def add_report(self, report: SessionReport) -> None:
         """Add the session of one test."""
         self.counts["tests"] += 1
+        self.counts["requests"] += report.requests
         self.counts["missed"] += len(report.misses)
         self.counts["aborted"] += report.aborted
         self.unplayed_files += report.unplayed_files
@@ -104,11 +110,13 @@ class RunTotals:
             f"{count_with_noun(len(unused_files), 'cassette')} unused",
         ]
         yield ", ".join(phrases)
+        if not counts["requests"]:
+            yield f"no request reached llm-proxy; check that the application {BASE_URL_ADVICE}"
         if counts["aborted"]:
             yield f"{count_with_noun(counts['aborted'], 'response')} cut off at the end of a test"
         for heading, texts in (
             ("unused: ", unused_files),
-            ("", [*dict.fromkeys(self.problems), *self.notes]),
+            ("", [*dict.fromkeys([*self.problems, *self.notes])]),
         ):
             yield from (f"{heading}{text}" for text in texts[:_MAX_LISTED])
             if len(texts) > _MAX_LISTED:
@@ -158,7 +166,7 @@ class ProxySessions:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # kept open by the proxy
         proxy = LLMProxy(
             cast("Any", self._mode or "replay"),
-            defaults={"pace": "instant", "again": "replay"},
+            defaults={"pace": "instant", "again": "replay", "finish_on_disconnect": "true"},
             folder=self._config.rootpath,
             record_command=_RECORD_COMMAND,
             log=self._log,
@@ -169,6 +177,7 @@ class ProxySessions:
         except LlmProxyError as error:
             raise pytest.UsageError(f"llm-proxy: {error}") from None
         self._config.add_cleanup(self.stop_proxy)
+        self.totals.notes += self._notes_since(0)
         return proxy
 
     def stop_proxy(self) -> None:
@@ -179,9 +188,14 @@ class ProxySessions:
         try:
             if self._session is not None:  # the run was interrupted
                 proxy.end_session(self._session.name, keep_recordings=False)
-            proxy.stop()
+            # A thread that is left must not reach the provider.
+            has_threads = any(map(threading.Thread.is_alive, self._left_threads()))
+            proxy.stop(restore_environment=not has_threads)
         except LlmProxyError:  # the process was killed, or has crashed: its log says why
             return
+
+    def _left_threads(self) -> list[threading.Thread]:
+        return [thread for threads in self._unfinished_threads.values() for thread in threads]
 
     def session_for_fixture(self, item: pytest.Item) -> ProxySession:
         """The session of a test; it starts now if the fixture was requested dynamically."""
@@ -299,14 +313,14 @@ class ProxySessions:
         except LlmProxyError as error:
             raise pytest.fail.Exception(f"llm-proxy: {error}", pytrace=False) from None
         self.totals.add_report(report)
-        self.totals.notes += [
-            line.removeprefix("llm-proxy: ")
-            for line in self._read_log(log_start).splitlines()
-            if _NOTE.search(line)
-        ]
+        self.totals.notes += self._notes_since(log_start)
         if threads := [*set(threading.enumerate()) - self._threads_before]:
             self._unfinished_threads[session.name] = threads
-        failures = [*self._new_failures([report]), *report.lost_recordings]
+        failures = [
+            *self._new_failures([report]),
+            *report.lost_recordings,
+            *(_INCOMPLETE.format(file=file) for file in report.incomplete_files),
+        ]
         if failures:
             pytest.fail(_failure_text(failures), pytrace=False)
 
@@ -324,7 +338,8 @@ class ProxySessions:
         proxy, start = self.start_proxy(), self._start
         index = getattr(request, "param_index", 0)
         suffix = f"[{index}]" if hasattr(request, "param") else ""
-        name = readable_session_name(f"{fixturedef.baseid}::{fixturedef.argname}{suffix}")
+        scope_id = request.node.nodeid or fixturedef.baseid
+        name = readable_session_name(f"{scope_id}::{fixturedef.argname}{suffix}")
 
         def enter() -> None:
             is_running = name in self._fixture_sessions
@@ -381,6 +396,7 @@ class ProxySessions:
                 self.totals.add_files(proxy.end_session(name, keep_recordings=True))
             report = proxy.report
             self.totals.add_files(report)
+            self.totals.counts["requests"] += report.requests
             self.totals.counts["missed"] += len(report.misses)
             failures = self._new_failures([report])
             self.totals.problems += [f"outside of tests: {failure}" for failure in failures]
@@ -431,6 +447,11 @@ class ProxySessions:
             new_failures += failures - self._shown_failures.get(report.session, Counter())
             self._shown_failures[report.session] = failures
         return new_failures
+
+    def _notes_since(self, log_start: int) -> list[str]:
+        """The lines of the log that the terminal summary repeats."""
+        lines = self._read_log(log_start).splitlines()
+        return [line.removeprefix("llm-proxy: ") for line in lines if _NOTE.search(line)]
 
     def _log_size(self) -> int:
         return 0 if self._log is None else os.fstat(self._log.fileno()).st_size

@@ -124,6 +124,8 @@ class SessionReport(msgspec.Struct, frozen=True):
     played_files: tuple[str, ...] = ()
     """The cassettes that were played, each once."""
     recorded_files: tuple[str, ...] = ()
+    incomplete_files: tuple[str, ...] = ()
+    """The files of incomplete recordings, which are not replayed."""
     unplayed_files: tuple[str, ...] = ()
     """The session's own cassettes that were neither played nor recorded, at its end."""
     misses: tuple[MissReport, ...] = ()

@@ -44,8 +44,8 @@ from llm_proxy.cli.verdict import finding_lines, level_option
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
+from llm_proxy.providers import BASE_URL_ADVICE
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
-from llm_proxy.shell.running.environment import BASE_URL_ADVICE
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.verdict.findings import FindingLevel
 from llm_proxy.verdict.judging import JudgedCase

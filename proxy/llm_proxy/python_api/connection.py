@@ -24,6 +24,11 @@ import msgspec
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.session_documents import STOP_PATH, ReadyDocument, ServerStart
 
+_PROGRAM: Final = (
+    f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); "
+    "from llm_proxy.cli.embedded import main; main()"
+)
+"""The program of the child process: it finds the package where this process has found it."""
 _START_TIMEOUT_S: Final = 60.0
 """Seconds that a proxy gets to start."""
 _REQUEST_TIMEOUT_S: Final = 60.0
@@ -66,15 +71,18 @@ class ChildProcess:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._request_ids = itertools.count(1)
+        self._owner_pid = os.getpid()
+        """The process that starts the proxy; one that is forked from it must not stop the proxy."""
         self._buffer = bytearray()
 
     def start(self, start: ServerStart) -> ReadyDocument:
         """Start the process.  Raises `UsageError`."""
         # -P: a file in the working folder must not replace a module of the proxy.
         # In its own session: Ctrl-C stops this process first, which then stops the proxy.
+        self._owner_pid = os.getpid()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "llm_proxy.cli.embedded"],
+                [sys.executable, "-P", "-c", _PROGRAM],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -108,7 +116,7 @@ class ChildProcess:
     def stop(self) -> None:
         """Close the pipe, and wait until the process has ended."""
         process, self._process = self._process, None
-        if process is None:
+        if process is None or os.getpid() != self._owner_pid:
             return
         assert process.stdin is not None  # noqa: S101 # it is a pipe
         assert process.stdout is not None  # noqa: S101 # it is a pipe
@@ -160,8 +168,8 @@ class ChildProcess:
         return LlmProxyError(f"the llm-proxy process has ended unexpectedly{log_end}")
 
     def _running_process(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise LlmProxyError("the proxy is not running")
+        if self._process is None or os.getpid() != self._owner_pid:
+            raise LlmProxyError("the proxy is not running in this process")
         return self._process
 
 

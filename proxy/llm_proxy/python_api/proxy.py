@@ -159,12 +159,12 @@ class LLMProxy(ProxySession):
         cassettes: str | os.PathLike[str] | None = None,
         scenarios: str | os.PathLike[str] | None = None,
         pace: str | None = None,
-        faults: Sequence[str] = (),
+        faults: str | Sequence[str] = (),
         match: str | None = None,
-        normalise: Sequence[str] = (),
+        normalise: str | Sequence[str] = (),
         upstreams: Mapping[str, str] | None = None,
         session: str = _DEFAULT_SESSION,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
         defaults: Mapping[str, str] | None = None,
         respond: Callable[..., object] | None = None,
         in_process: bool = False,
@@ -176,13 +176,13 @@ class LLMProxy(ProxySession):
     ) -> None:
         """Arguments have the values of the command-line options with their names.
 
-        `options` are further options, by name without dashes; `defaults` apply where neither the
-        environment nor a settings file sets an option.  `respond` is a function that returns the
-        replies of a mock, which requires `in_process`: the proxy runs in a thread then, not in a
-        child process.  With `strict`, the end of the context raises `AssertionError` after a miss
-        or a scenario mismatch.  `folder` is the working folder of the proxy.
-        `record_command` is the command that errors advise for recording.  `log` is the file for
-        its whole log; without one, warnings go to stderr.
+        `options` are further options, by name without dashes, `True` for a flag; `defaults` apply
+        where neither the environment nor a settings file sets an option.  `respond` is a function
+        that returns the replies of a mock, which requires `in_process`: the proxy runs in a thread
+        then, not in a child process.  With `strict`, the end of the context raises
+        `AssertionError` after a miss or a scenario mismatch.  `folder` is the working folder of
+        the proxy.  `record_command` is the command that errors advise for recording.  `log` is
+        the file for its whole log; without one, warnings go to stderr.
         """
         super().__init__(self, _valid_session_name(session))
         if respond is not None and not in_process:
@@ -194,10 +194,12 @@ class LLMProxy(ProxySession):
             "match": match,
         }
         pairs = [(name, os.fspath(value)) for name, value in named.items() if value is not None]
-        pairs += [("fault", rule) for rule in faults]
-        pairs += [("normalise", rule) for rule in normalise]
+        pairs += [("fault", rule) for rule in _as_rules(faults)]
+        pairs += [("normalise", rule) for rule in _as_rules(normalise)]
         pairs += [("upstream", f"{name}={url}") for name, url in (upstreams or {}).items()]
-        pairs += (options or {}).items()
+        pairs += [
+            (name, "" if value is True else str(value)) for name, value in (options or {}).items()
+        ]
         self._start_document = ServerStart(
             mode, tuple(pairs), dict(defaults or {}), record_command, is_quiet=log is None
         )
@@ -223,12 +225,15 @@ class LLMProxy(ProxySession):
             self.patch_environment()
         return self
 
-    def stop(self, *, keep_recordings: bool = True) -> SessionReport:
+    def stop(
+        self, *, keep_recordings: bool = True, restore_environment: bool = True
+    ) -> SessionReport:
         """End the first session, restore the environment and stop the proxy.
 
         With `keep_recordings`, new recordings replace the older ones of the same requests.
         """
-        self.restore_environment()
+        if restore_environment:
+            self.restore_environment()
         try:
             return self.end_session(self.name, keep_recordings=keep_recordings)
         finally:
@@ -283,7 +288,9 @@ class LLMProxy(ProxySession):
         session cannot start.
         """
         name = _valid_session_name(name)
-        start = SessionStart(mode=mode or "", scenario=scenario, pace=pace, faults=tuple(faults))
+        start = SessionStart(
+            mode=mode or "", scenario=scenario, pace=pace, faults=tuple(_as_rules(faults))
+        )
         previous = self.current_session
         session = self.start_session(name, start)
         has_failed = True
@@ -359,3 +366,7 @@ class LLMProxy(ProxySession):
 def _valid_session_name(name: str) -> str:
     """The name if it is valid; else a readable form of it with a hash."""
     return name if is_valid_name(name) else readable_session_name(name)
+
+
+def _as_rules(rules: str | Sequence[str]) -> Sequence[str]:
+    return [rules] if isinstance(rules, str) else rules

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from llm_proxy.errors import UsageError
 from llm_proxy.providers import (
     API_KEY_VARIABLES,
+    BASE_URL_ADVICE,
     BASE_URL_VARIABLES,
     COMMON_BASE_URL_VARIABLES,
     DEFAULT_PROVIDER,
@@ -20,11 +21,6 @@ from llm_proxy.providers import (
 from llm_proxy.shell.running.settings import Settings, checked_http_url
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
-BASE_URL_ADVICE: Final = (
-    "reads OPENAI_BASE_URL, or the base-URL variable of its provider, and that no base URL is "
-    "fixed in its code"
-)
-"""What to check if a program sends no request to the proxy, after `check that the command`."""
 
 
 def child_environment(

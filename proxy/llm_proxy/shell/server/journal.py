@@ -201,6 +201,8 @@ class Journal:
         self.entries: deque[JournalEntry] = deque(maxlen=_MAX_ENTRIES)
         self.recorded_files: list[str] = []
         """The files of the latest recordings that became cassettes."""
+        self.incomplete_files: list[str] = []
+        """Those of them whose recording is incomplete."""
         self.recording_failures: list[str] = []
         """One sentence for each of the latest recordings that were lost."""
         self.misses: list[MissReport] = []
@@ -252,11 +254,15 @@ class Journal:
         self.library_usage.mark_recorded(file)
         self.recorded_files.append(file)
         del self.recorded_files[:-_MAX_ENTRIES]
+        if not is_complete:
+            self.incomplete_files.append(file)
+            del self.incomplete_files[:-_MAX_ENTRIES]
 
     def move_recorded_files(self, new_files: Mapping[str, str | None]) -> None:
         """Rename files of recordings; those whose new name is None were deleted."""
         self.library_usage.move_recorded(new_files)
         self.recorded_files = _moved_files(self.recorded_files, new_files)
+        self.incomplete_files = _moved_files(self.incomplete_files, new_files)
 
     def add_recording_failure(self, reason: str) -> None:
         """Add a recording that was lost; `reason` is one sentence."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -231,7 +231,8 @@ def session_report(
         replayed=len(played_files),
         simulated=sum(entry.simulated is not None for entry in entries),
         played_files=tuple(dict.fromkeys(played_files)),
-        recorded_files=_recorded_files(session, journal),
+        recorded_files=_own_files(session, journal.recorded_files),
+        incomplete_files=_own_files(session, journal.incomplete_files),
         misses=tuple(miss for miss in missed if is_own(miss.request.session)),
         scenario_failures=tuple(each.reason for each in failed if is_own(each.session)),
         lost_recordings=_last(
@@ -248,15 +249,18 @@ def unplayed_files(session: RunningSession, report: SessionReport) -> tuple[str,
         return ()
     used_files = {*report.played_files, *report.recorded_files}
     folder = session_folder(active_mode.library.root, session.name)
-    return tuple(str(path) for path in walk_cassettes(folder) if str(path) not in used_files)
+    files = _own_files(session, map(str, walk_cassettes(folder)))  # the default folder has others
+    return tuple(file for file in files if file not in used_files)
 
 
-def _recorded_files(session: RunningSession, journal: Journal) -> tuple[str, ...]:
+def _own_files(session: RunningSession, files: Iterable[str]) -> tuple[str, ...]:
+    """Those of these cassettes that are in the folder of the session."""
     library = session.active_mode.library
     if library is None:
         return ()
-    paths = map(Path, journal.recorded_files)
-    return tuple(str(path) for path in paths if session_of_path(library.root, path) == session.name)
+    return tuple(
+        file for file in files if session_of_path(library.root, Path(file)) == session.name
+    )
 
 
 def _last(values: Sequence[T], count: int) -> tuple[T, ...]:
