@@ -200,7 +200,8 @@ class ProxyServer:
         faulted_response = FaultedResponse(self._fault_middleware, routed, entry, redact)
         try:
             try:
-                self._sessions.check_in_time(routed, _request_line(routed))
+                if self._sessions.is_late(routed):
+                    raise self._sessions.late_request(routed, _request_line(routed))
                 source = await faulted_response.respond(partial(self._mode_response, routed, entry))
                 await perform_actions(source, routed, writer)
                 entry.ending = "cut" if writer.was_aborted else "sent"

@@ -172,14 +172,17 @@ class SessionRegistry:
         session = self._running.get(name) or self.current
         return self.default_mode if session is None else session.active_mode
 
-    def check_in_time(self, routed: RoutedRequest, description: str) -> None:
-        """Raise `LateRequest` for a request of a test that has ended."""
-        if routed.session in self._ended:
-            raise self._late_request(
-                f"{description} arrived after the end of {routed.session}, and no running test "
-                "expects the request; wait for all requests before the test ends, or mark the test "
-                "that sends the request with llm_proxy"
-            )
+    def is_late(self, routed: RoutedRequest) -> bool:
+        """Whether the test of this request has ended."""
+        return routed.session in self._ended
+
+    def late_request(self, routed: RoutedRequest, description: str) -> LateRequest:
+        """The error for a request whose test has ended."""
+        return self._late_request(
+            f"{description} arrived after the end of {routed.session}, and no running test expects "
+            "the request; wait for all requests before the test ends, or mark the test that sends "
+            "the request with llm_proxy"
+        )
 
     def late_request_of_miss(self, routed: RoutedRequest, description: str) -> LateRequest | None:
         """The error for a miss that an earlier test has probably caused.
