@@ -117,7 +117,7 @@ class PluginProject:
 def numbering_provider() -> Iterator[dict[str, str]]:
     """A provider whose nth response is `answer n`; the variables that its user has set.
 
-    The response to the question `cut` is cut off.
+    The response to the question `cut` is cut off; that to `error` has status 500.
     """
     numbers = count(1)
 
@@ -131,7 +131,7 @@ def numbering_provider() -> Iterator[dict[str, str]]:
             body = json.dumps(
                 {"id": "c1", "object": "chat.completion", "created": 1, "choices": [choice]}
             ).encode()
-            self.send_response(200)
+            self.send_response(500 if b'"error"' in request else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

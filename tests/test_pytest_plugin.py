@@ -325,6 +325,54 @@ def test_a_recorded_test_replaces_all_cassettes_of_its_session(project: PluginPr
     )
 
 
+def test_a_test_that_ends_early_costs_no_cassette(project: PluginProject) -> None:
+    test = """
+        import pytest
+        from app import ask
+
+        def test_it():
+            for question in ("one", "two"):
+                try:
+                    ask(question)
+                except Exception:
+                    break
+                {}
+    """
+    project.write(test_it=test.format("pass"))
+    record(project)
+
+    project.write(test_it=test.format("pytest.skip('early')"))
+    record(project)
+    project.write(test_it=test.format("pass").replace('"one", "two"', '"error", "two"'))
+    record(project)
+
+    assert len(project.cassettes()) == 3
+
+
+def test_the_work_for_a_test_does_not_grow_with_the_number_of_shared_fixtures(
+    project: PluginProject,
+) -> None:
+    project.write(
+        conftest="""
+            import pytest
+
+            @pytest.fixture(scope="module", params=range(5))
+            def shared(request):
+                yield request.param
+        """,
+        **{f"test_{number}": "def test_it(shared): pass" for number in range(6)},
+        test_last="""
+            def test_requests(llm_proxy, shared):
+                first = next(llm_proxy._proxy._connection._request_ids)
+                assert first < 35 * 20  # tests, requests for each
+        """,
+    )
+
+    run = project.run("--llm-proxy=simulate")
+
+    assert set(run.outcomes.values()) == {"PASSED"}, run.output
+
+
 def test_faults_of_a_marker_survive_the_setup_of_shared_fixtures(project: PluginProject) -> None:
     project.write(
         test_fault="""

@@ -165,6 +165,16 @@ def test_a_session_changes_while_it_runs(tmp_path: Path) -> None:
                 change()
 
 
+def test_a_call_in_progress_is_decoded_as_far_as_it_has_come() -> None:
+    with in_thread("simulate", pace="gap=100s") as proxy:
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+        with httpx.stream("POST", f"{proxy.base_url('openai')}/chat/completions", json=body):
+            call = proxy.assert_called_with(provider="openai", model="m", user="Hi")
+
+            assert call.dialect == "openai-chat"
+            assert proxy.report.requests == 1
+
+
 def test_sessions_may_be_nested(provider: dict[str, str]) -> None:
     with in_thread("record") as proxy, proxy.session("outer", faults=["latency,by=1ms"]) as outer:
         with proxy.session("inner") as inner:

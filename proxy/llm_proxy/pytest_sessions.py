@@ -11,7 +11,10 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, Final, cast
 
 import pytest
@@ -141,14 +144,17 @@ class ProxySessions:
         self._start = SessionStart()
         """How the session of the running test was started."""
         self._fixture_sessions: list[str] = []
+        """The sessions of the shared fixtures that are set up."""
+        self._touched_sessions: list[str] = []
+        """Those of them that the running test has set up."""
         self._threads_before: frozenset[threading.Thread] = frozenset()
         """The threads at the start of the running test."""
         self._unfinished_threads: dict[str, list[threading.Thread]] = {}
         """The threads that a test has left running, by the name of its session."""
         self._shown_failures: dict[str, Counter[str]] = {}
         """The misses and mismatches that have failed a test, by session."""
-        self._has_failed = False
-        """Whether the running test has failed."""
+        self._has_passed = True
+        """Whether the running test has passed so far: it was not skipped, and has not failed."""
         self._log_start = 0
 
     def start_proxy(self) -> LLMProxy:
@@ -185,17 +191,15 @@ class ProxySessions:
         if self._proxy is None:
             return
         proxy, self._proxy = self._proxy, None
-        try:
+        # A thread that is left must not reach the provider.
+        left_threads = [*chain(*self._unfinished_threads.values())]
+        has_threads = any(map(threading.Thread.is_alive, left_threads))
+        # It was killed, or has crashed: the tests have failed, and the log says why.
+        with suppress(LlmProxyError):
             if self._session is not None:  # the run was interrupted
                 proxy.end_session(self._session.name, keep_recordings=False)
-            # A thread that is left must not reach the provider.
-            has_threads = any(map(threading.Thread.is_alive, self._left_threads()))
+        with suppress(LlmProxyError):
             proxy.stop(restore_environment=not has_threads)
-        except LlmProxyError:  # the process was killed, or has crashed: its log says why
-            return
-
-    def _left_threads(self) -> list[threading.Thread]:
-        return [thread for threads in self._unfinished_threads.values() for thread in threads]
 
     def session_for_fixture(self, item: pytest.Item) -> ProxySession:
         """The session of a test; it starts now if the fixture was requested dynamically."""
@@ -207,7 +211,8 @@ class ProxySessions:
             proxy.end_session(self._session.name, keep_recordings=False)
         self._log_start = self._log_size()
         self._threads_before = frozenset(threading.enumerate())
-        self._has_failed = False
+        self._has_passed = True
+        self._touched_sessions.clear()
         try:
             start = self._session_start(item)
             self._session = proxy.start_session(session_name(item), start)
@@ -295,7 +300,7 @@ class ProxySessions:
             yield
             has_raised = False
         finally:
-            self._has_failed |= has_raised
+            self._has_passed &= not has_raised
             session, self._session = self._session, None
             if session is not None:
                 self._end_session(session)
@@ -306,7 +311,7 @@ class ProxySessions:
         proxy = self.start_proxy()
         if not self._mode:
             proxy.restore_environment()
-        keeps = not self._has_failed or self._config.getoption("llm_proxy_keep_failed")
+        keeps = self._has_passed or self._config.getoption("llm_proxy_keep_failed")
         log_start = self._log_size()
         try:
             report = proxy.end_session(session.name, keep_recordings=keeps)
@@ -341,41 +346,45 @@ class ProxySessions:
         scope_id = request.node.nodeid or fixturedef.baseid
         name = readable_session_name(f"{scope_id}::{fixturedef.argname}{suffix}")
 
-        def enter() -> None:
-            is_running = name in self._fixture_sessions
-            if not is_running:
-                self._fixture_sessions.append(name)
-            fixture_start = SessionStart(
-                mode=start.mode,
-                options=start.options,
-                pace=start.pace,
-                scenario=start.scenario,
-                resume=is_running,
-            )
-            proxy.start_session(name, fixture_start)
-
-        def leave() -> None:
-            if self._session is not None:
-                proxy.resume_session(self._session.name)
-
         previous = proxy.current_session
         # Finalizers run in reverse order: these two surround those of the fixture.
-        fixturedef.addfinalizer(leave)
-        enter()
+        fixturedef.addfinalizer(partial(self._end_fixture_session, name))
+        fixture_start = SessionStart(
+            mode=start.mode, options=start.options, pace=start.pace, scenario=start.scenario
+        )
+        proxy.start_session(name, fixture_start)
+        self._fixture_sessions.append(name)
+        self._touched_sessions.append(name)
         try:
             return (yield)
         finally:
-            fixturedef.addfinalizer(enter)
+            fixturedef.addfinalizer(partial(self._enter_fixture_session, name))
             proxy.resume_session(previous)
+
+    def _enter_fixture_session(self, name: str) -> None:
+        """Give the requests of a fixture's own finalizers its session."""
+        if self._proxy is not None and name in self._fixture_sessions:
+            self._proxy.resume_session(name)
+
+    def _end_fixture_session(self, name: str) -> None:
+        """End the session of a shared fixture after its finalizers."""
+        if self._proxy is None or name not in self._fixture_sessions:
+            return
+        self._fixture_sessions.remove(name)
+        report = self._proxy.end_session(name, keep_recordings=True)
+        self.totals.add_files(report)
+        if self._session is not None:
+            self._proxy.resume_session(self._session.name)
+        if failures := self._new_failures([report]):
+            pytest.fail(_failure_text(failures), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
-        """Remember that a test has failed, and show the log of the proxy."""
+        """Remember whether a test has passed, and show the log of the proxy if not."""
         report = cast("pytest.TestReport", (yield))
-        if report.failed:
-            self._has_failed = True
-            if self._proxy is not None and (text := self._read_log()):
-                report.sections.append(("llm-proxy log", text))
+        self._has_passed &= report.passed
+        if report.failed and self._proxy is not None and (text := self._read_log()):
+            report.sections.append(("llm-proxy log", text))
         return report  # type: ignore[return-value] # as pluggy returns it
 
     @pytest.hookimpl(tryfirst=True)
@@ -432,8 +441,9 @@ class ProxySessions:
         """The reports of the running test, and of fixtures that several tests share."""
         if self._session is not None:
             yield self._session.report
-            for name in self._fixture_sessions:
-                yield ProxySession(self.start_proxy(), name).report
+            for name in self._touched_sessions:
+                if name in self._fixture_sessions:
+                    yield ProxySession(self.start_proxy(), name).report
 
     def _new_failures(self, reports: Iterable[SessionReport]) -> list[str]:
         """The misses and mismatches in these reports that have failed no test yet."""

@@ -45,7 +45,7 @@ class Call:
     @property
     def model(self) -> str:
         """The requested model; empty if the request names none."""
-        return self.document.entry.model
+        return dialects.dialect_named(self.dialect).model(self.document.request)
 
     @property
     def method(self) -> str:

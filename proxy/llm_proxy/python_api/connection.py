@@ -205,13 +205,14 @@ class ServerThread:
             await stop_event.wait()  # without a limit: until `stop`
 
         def run() -> None:
+            error = LlmProxyError("llm-proxy could not start")
             try:
                 asyncio.run(run_server(start, serve, self._respond))
-            except LlmProxyError as error:
-                ready_future.set_exception(error)
+            except LlmProxyError as raised:
+                error = raised
             finally:
                 if not ready_future.done():
-                    ready_future.set_exception(LlmProxyError("llm-proxy could not start"))
+                    ready_future.set_exception(error)
 
         self._thread = threading.Thread(target=run, name="llm-proxy", daemon=True)
         self._thread.start()

@@ -179,10 +179,10 @@ class LLMProxy(ProxySession):
         `options` are further options, by name without dashes, `True` for a flag; `defaults` apply
         where neither the environment nor a settings file sets an option.  `respond` is a function
         that returns the replies of a mock, which requires `in_process`: the proxy runs in a thread
-        then, not in a child process.  With `strict`, the end of the context raises
-        `AssertionError` after a miss or a scenario mismatch.  `folder` is the working folder of
-        the proxy.  `record_command` is the command that errors advise for recording.  `log` is
-        the file for its whole log; without one, warnings go to stderr.
+        then, not in a child process, and `folder` and `log` have no effect.  With `strict`, the
+        end of the context raises `AssertionError` after a miss or a scenario mismatch.  `folder`
+        is the working folder of the proxy.  `record_command` is the command that errors advise
+        for recording.  `log` is the file for its whole log; without one, warnings go to stderr.
         """
         super().__init__(self, _valid_session_name(session))
         if respond is not None and not in_process:

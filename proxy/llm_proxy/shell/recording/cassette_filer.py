@@ -174,10 +174,22 @@ class CassetteFiler:
         return new_paths
 
     def _delete_other_requests(self, session: str) -> None:
-        """Delete the takes of requests that this run has not recorded, if it has recorded any."""
-        recorded_prefixes = {key[:KEY_PREFIX_CHARS] for key in self._allocators[session]}
-        if not recorded_prefixes:
+        """Delete the takes of requests that this run has not recorded.
+
+        It has recorded others, and each completely and without an error: after an error, the
+        requests that would have followed are not sent.
+        """
+        keys = self._allocators[session]
+        outcomes = [
+            cassette_outcome(cassette)
+            for key in keys
+            for _, cassette in self._load_takes(
+                session, key, self._library.take_paths(session, key)
+            )
+        ]
+        if not outcomes or any(each.is_error or not each.is_complete for each in outcomes):
             return
+        recorded_prefixes = {key[:KEY_PREFIX_CHARS] for key in keys}
         for path in self._library.take_paths_in_session(session):
             take = parse_take_path(self._library.root, path)
             if take is not None and take.key_prefix not in recorded_prefixes:

@@ -25,7 +25,6 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
@@ -64,8 +63,6 @@ _ABORT_TIMEOUT_S: Final = 2.0
 """Seconds that aborted responses get to end."""
 _FILING_TIMEOUT_S: Final = 10.0
 """Seconds that recordings get to be filed at the end of their session."""
-_JOURNAL_TIMEOUT_S: Final = 5.0
-"""Seconds that the calls of a session wait for a response that a client has already."""
 _LAST_BYTES_TIMEOUT_S: Final = 0.25
 """Seconds that the calls of a session wait for the end of responses that are in progress."""
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -124,18 +121,14 @@ class EmbeddedProxy:
                 self.proxy.fault_middleware.reset_session(session.name)
                 await _choose_scenario(session.active_mode, session.name, session.settings.scenario)
                 return {}
+            case "calls":
+                # A client may have its response before the response is in the journal.
+                await session.wait_until_idle(_LAST_BYTES_TIMEOUT_S)
+                return {"calls": session.call_documents()}
+            case "unplayed":
+                return await _with_unplayed_files(session, self._report(session))
             case _:
-                pass
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
-                while self.proxy.server.has_unjournaled_response:  # noqa: ASYNC110 # some µs
-                    await asyncio.sleep(0)
-        if page == "calls":
-            # A client that stops at the last event is faster than the end of the response.
-            await session.wait_until_idle(_LAST_BYTES_TIMEOUT_S)
-            return {"calls": session.call_documents()}
-        report = self._report(session)
-        return await _with_unplayed_files(session, report) if page == "unplayed" else report
+                return self._report(session)
 
     def _report(self, session: RunningSession, aborted_count: int = 0) -> SessionReport:
         return session_report(session, self.proxy.sessions, self.proxy.journal, aborted_count)
@@ -205,7 +198,8 @@ class EmbeddedProxy:
             task.cancel()
         await session.wait_until_idle(_ABORT_TIMEOUT_S)
         for recorder in session.recorders:
-            await recorder.settle_session(name, keep=keep, timeout_s=_FILING_TIMEOUT_S)
+            if not await recorder.settle_session(name, keep=keep, timeout_s=_FILING_TIMEOUT_S):
+                log.warning("session %s: a response was still being recorded at its end", name)
         self.proxy.fault_middleware.set_session_rules(name, ())
         self.proxy.control_pages.paces.set_pace(None, name)
         report = self._report(session, aborted_count)

@@ -214,11 +214,6 @@ class ResponseWriter(web.StreamResponse):
             _reset_connection(transport)
 
     @property
-    def has_sent_all(self) -> bool:
-        """Whether the client has all that it will get, although more waits may follow."""
-        return self._is_finished or (self._body_bytes_left == 0 and not self._unwritten)
-
-    @property
     def keep_alive(self) -> bool:
         """Whether the connection may serve another request."""
         return self._is_finished and not self._closes_connection

@@ -87,19 +87,13 @@ class ProxyServer:
         self._admission = admission
         self._journal = journal
         self._control_pages = control_pages
-        self._writers: dict[asyncio.Task[Any], ResponseWriter] = {}
-        """The requests in progress, by the tasks that handle them."""
+        self._request_tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
     @property
     def active_request_count(self) -> int:
         """The number of requests in progress."""
-        return len(self._writers)
-
-    @property
-    def has_unjournaled_response(self) -> bool:
-        """Whether a client has a whole response that is not in the journal yet."""
-        return any(writer.has_sent_all for writer in self._writers.values())
+        return len(self._request_tasks)
 
     def connection_factory(self, **options: Any) -> ConnectionFactory:
         """The protocol factory whose requests this server handles; `options` are aiohttp's."""
@@ -111,7 +105,7 @@ class ProxyServer:
 
     def cancel_responses(self) -> None:
         """Cancel every response in progress."""
-        for task in self._writers:
+        for task in self._request_tasks:
             task.cancel()
 
     async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -124,7 +118,7 @@ class ProxyServer:
             entry = self._journal.open_entry("", request.method, path)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
-        self._writers[task] = writer
+        self._request_tasks.add(task)
         if self._is_stopping:
             writer.disable_keep_alive()
         try:
@@ -143,7 +137,7 @@ class ProxyServer:
             with suppress(ConnectionError):  # the client has gone
                 await writer.abort("rst")
         finally:
-            self._writers.pop(task, None)
+            self._request_tasks.discard(task)
             entry.bytes = writer.sent_body_bytes
             entry.note = entry.note or writer.close_reason
             if (head := writer.written_head) is not None:

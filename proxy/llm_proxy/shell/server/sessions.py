@@ -8,12 +8,14 @@ test.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import takewhile
 from typing import Any, Final, TypeVar
 
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import LateRequest
 from llm_proxy.exchange import Request
 from llm_proxy.journal_document import JournalEntry
@@ -26,7 +28,6 @@ from llm_proxy.shell.library.library import (
     CASSETTE_SUFFIX,
     Library,
     session_folder,
-    session_of_path,
     walk_cassettes,
 )
 from llm_proxy.shell.library.library_takes import LibraryTakes
@@ -78,6 +79,7 @@ class RunningSession:
     def add_call(self, routed: RoutedRequest, entry: JournalEntry, writer: ResponseWriter) -> None:
         """Add a request, before its response is sent by the current task."""
         writer.capture_body()
+        entry.provider, entry.dialect = routed.provider, routed.dialect.name
         self._calls.append(_Call(routed.decompressed_request, entry, writer))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
@@ -216,10 +218,12 @@ def session_report(
         return name == session.name or not sessions.is_known(name)
 
     start, counts = session.counts_at_start, journal.counts
+    # Only the latest entries: the journal of a run may be long.
+    latest = takewhile(lambda entry: entry.number > start.requests, reversed(journal.entries))
     entries = [
         entry
-        for entry in journal.entries
-        if entry.number > start.requests and is_own(entry.session) and entry.origin != "refused"
+        for entry in reversed([*latest])
+        if is_own(entry.session) and entry.origin != "refused"
     ]
     played_files = [
         entry.origin
@@ -261,9 +265,11 @@ def _own_files(session: RunningSession, files: Iterable[str]) -> tuple[str, ...]
     library = session.active_mode.library
     if library is None:
         return ()
-    return tuple(
-        file for file in files if session_of_path(library.root, Path(file)) == session.name
-    )
+    root_chars = len(str(library.root)) + 1
+    if session.name == DEFAULT_SESSION:  # its files are beside the folders of the others
+        return tuple(file for file in files if not file.startswith("@", root_chars))
+    folder = f"{session_folder(library.root, session.name)}{os.sep}"
+    return tuple(file for file in files if file.startswith(folder))
 
 
 def _last(values: Sequence[T], count: int) -> tuple[T, ...]:
