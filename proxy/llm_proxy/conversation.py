@@ -1,7 +1,8 @@
 """The decoded request, free of any wire format: the counterpart of `turns`.
 
-A `Conversation` is a view.  Dialects decode it from a request; scenarios are selected, checked and
-filled in by it.  What a dialect's request cannot express is absent, never guessed.
+A `Conversation` is a view.  Dialects decode it from a request, and encode it to one; scenarios are
+selected, checked and filled in by it.  What a dialect's request cannot express is absent, never
+guessed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_proxy.turns import Json, Part, Text, ToolResult
+from llm_proxy.turns import Json, Metadata, Part, Text, ToolResult
 
 Role = Literal["system", "user", "assistant", "tool"]
 """The role of a message: `system` includes `developer`, and `assistant` includes `model`."""
@@ -40,6 +41,17 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class ForcedTool:
+    """A tool choice that forces the model to call one tool."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | ForcedTool
+"""Whether the model calls a tool: as it likes, never, at least one, or the one that is named."""
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """A request for a turn, as far as its dialect can express it."""
 
@@ -55,6 +67,20 @@ class Conversation:
     """None if it is not sent; whole numbers stay `int`."""
     top_p: float | None = None
     """As `temperature`."""
+    model: str = ""
+    """The requested model; empty if the request names none."""
+    tool_choice: ToolChoice | None = None
+    """None if it is not sent."""
+    max_tokens: int | None = None
+    """The most tokens of the response; None if it is not sent."""
+    top_k: int | None = None
+    """As `max_tokens`."""
+    repeat_penalty: float | None = None
+    """As `temperature`."""
+    seed: int | None = None
+    """As `max_tokens`."""
+    stop_sequences: tuple[str, ...] = ()
+    """Texts at which the model stops."""
     reasoning_enabled: bool = False
     """Whether reasoning is enabled: the dialect's switch is sent and is not an explicit off."""
     wants_signed_reasoning: bool = False
@@ -68,6 +94,8 @@ class Conversation:
 
     is_stored_by_provider: bool = False
     """Whether the provider stores the response, so that it can be fetched or continued by id."""
+    extra_fields: Metadata = ()
+    """Further fields of the request body, as the provider defines them; only encoded."""
 
     @property
     def turn(self) -> int:

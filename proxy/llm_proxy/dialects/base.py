@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
@@ -17,7 +18,7 @@ from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.turns import Failure, Part, TokenCounting, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,20 @@ class MetadataNames:
     redacted_name: str = "redactedData"
     has_base64_signatures: bool = False
     """Whether the provider's clients take a signature only as base64."""
+
+
+class ResponseDecoder(Protocol):
+    """An incremental decoder of one response."""
+
+    def feed(self, message: bytes) -> Sequence[Part]:
+        """Decode the next message; return what it adds to the first choice.
+
+        Text, reasoning and refusals are returned as pieces; a tool call when it is complete, in
+        the order of the calls.  Media and results of the provider's tools are only in the turn.
+        """
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far, one per choice."""
 
 
 class Dialect(ABC):
@@ -136,6 +151,24 @@ class Dialect(ABC):
         Never raises; a value of the wrong type counts as absent.
         """
         return None
+
+    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+        """The request that the provider's own SDK sends for this conversation.
+
+        It has no credentials.  `extra_fields` replace the body's fields of the same name.  Decoding
+        it returns the conversation, without what only a decoder can determine (switches such as
+        `reasoning_enabled`), and without reasoning where the format cannot send it back.  Raises
+        `NotRepresentable`, with the name of the part or option, for anything else that would be
+        lost.
+        """
+        raise NotRepresentable(f"{self.name}: requests cannot be encoded")
+
+    def response_decoder(self, codec_name: str) -> ResponseDecoder:
+        """A new decoder of one successful response, fed with messages as they arrive.
+
+        Raises `NotRepresentable` where responses are only decoded whole.
+        """
+        raise NotRepresentable(f"{self.name}: responses are only decoded whole")
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """The name of the codec for this response body: a name of `llm_proxy.framing.CODECS`.

@@ -1,0 +1,1 @@
+"""llm_chat: drives LLM providers through conversations with tools."""
