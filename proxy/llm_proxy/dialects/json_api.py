@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeGuard
 
-from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.base import Completeness, DialectResponse, ResponseDecoder
 from llm_proxy.dialects.lenient_json import (
     Fields,
     compact_json,
@@ -17,7 +17,7 @@ from llm_proxy.dialects.lenient_json import (
     value_as_text,
 )
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.turns import Failure, Json, Media
+from llm_proxy.turns import Failure, Json, Media, Part, Reasoning, Refusal, Text, ToolCall, Turn
 
 _MAX_REASON_CHARS: Final = 60
 """The part of a provider's error message that fits in a table."""
@@ -91,6 +91,28 @@ def decode_http_error(response: DialectResponse) -> Failure:
     if fields.get("detail"):
         return Failure(get_text(fields, "detail"))
     return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())
+
+
+def decoded_turns(decoder: ResponseDecoder, response: DialectResponse) -> tuple[Turn, ...]:
+    """The turns of a whole successful response."""
+    is_document = response.codec_name == "whole"
+    for message in [response.body] if is_document else response.framed_messages:
+        decoder.feed(message)
+    return decoder.turns()
+
+
+def is_client_call(part: Part) -> TypeGuard[ToolCall]:
+    """Whether a complete part is a call of a function of the client."""
+    return isinstance(part, ToolCall) and "type" not in dict(part.metadata)
+
+
+def is_piece(part: Part) -> bool:
+    """Whether a decoder returns a part as it arrives: readable text, or the client's call."""
+    match part:
+        case Text(text=text) | Reasoning(text=text) | Refusal(text=text):
+            return bool(text)
+        case _:
+            return is_client_call(part)
 
 
 def decode_media_url(url: str, default_media_type: str) -> Media:

@@ -108,13 +108,26 @@ class BlockDecoder:
         self.is_closed = closed
         """Whether the block has been stopped."""
 
-    def feed(self, delta: Fields) -> None:
-        """Add one delta; those of unknown types are ignored."""
+    def initial_pieces(self) -> list[Part]:
+        """The text that the start of the block holds; mostly none."""
+        return _readable_pieces(get_text(self._fields, "type"), self._fields)
+
+    def close(self) -> list[Part]:
+        """Stop the block; returns the call that it holds, if it is one of the client's."""
+        self.is_closed = True
+        if self._fields.get("type") != TOOL_USE:
+            return []
+        call = decode_block(self.block(), {})
+        return [] if call is None else [call]
+
+    def feed(self, delta: Fields) -> list[Part]:
+        """Add one delta; those of unknown types are ignored.  Returns its piece of text."""
         kind = get_text(delta, "type")
+        pieces: list[Part] = []
         if kind in _APPENDING_DELTAS:
             block_type, name = _APPENDING_DELTAS[kind]
-            piece = get_string(delta, name)
-            self._pieces_by_field.setdefault(name, []).append(piece)
+            self._pieces_by_field.setdefault(name, []).append(get_string(delta, name))
+            pieces = _readable_pieces(block_type, delta)
         elif kind in _REPLACING_DELTAS:
             block_type, names = _REPLACING_DELTAS[kind]
             self._fields.update((name, delta.get(name)) for name in names)
@@ -122,8 +135,9 @@ class BlockDecoder:
             block_type = "text"
             self._citations.append(delta.get("citation"))
         else:
-            return
+            return pieces
         self._fields.setdefault("type", block_type)
+        return pieces
 
     def block(self) -> Fields:
         """The block so far; an open call's `{}` may only be a placeholder for its arguments."""
@@ -140,6 +154,15 @@ class BlockDecoder:
             is_known = arguments or (self.is_closed and arguments is not None)
             block["partial_json"] = compact_json(arguments) if is_known else ""
         return block
+
+
+def _readable_pieces(block_type: str, fields: Fields) -> list[Part]:
+    """The text of a block or a delta, if it has any."""
+    if block_type == "text" and (text := get_string(fields, "text")):
+        return [Text(text)]
+    if block_type == "thinking" and (thought := get_string(fields, "thinking")):
+        return [Reasoning(thought)]
+    return []
 
 
 def delta_output_chars(delta: Fields) -> int:

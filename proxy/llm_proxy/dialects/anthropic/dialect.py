@@ -11,7 +11,7 @@ Batches and files are left to the opaque dialect, whose errors have Anthropic's 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
@@ -32,7 +32,7 @@ from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.turns import Failure, Part, TokenCounting, Turn
 
 _VERSION_HEADER: Final = "anthropic-version"
 """The header that all clients of Anthropic's API send, and no other client."""
@@ -171,13 +171,11 @@ class Anthropic(Dialect):
             code = failure.code or messages.decode_failure(fields).code
             metadata = select_metadata(fields, (REQUEST_ID,))
             return (Turn((), failure=replace(failure, code=code), metadata=metadata),)
-        decoder = messages.MessagesResponseDecoder()
-        if response.codec_name == "sse":
-            for message in response.framed_messages:
-                decoder.feed(_parse_event_payload(message))
-        else:
-            decoder.feed(parse_object(response.body))
-        return decoder.turns()
+        return json_api.decoded_turns(self.response_decoder(response.codec_name), response)
+
+    def response_decoder(self, codec_name: str) -> _ResponseDecoder:
+        """A decoder of events, or of the document of a response that does not stream."""
+        return _ResponseDecoder(_parse_event_payload if codec_name == "sse" else parse_object)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta."""
@@ -316,6 +314,20 @@ class Anthropic(Dialect):
             return None
         headers = self._common_headers(context, _request_id(Turn(()), context))
         return response_encoding.json_response(document, headers)
+
+
+class _ResponseDecoder:
+    """Decodes the events of a stream, or the document of a body, with this parser."""
+
+    def __init__(self, parse: Callable[[bytes], Fields]) -> None:
+        self._parse = parse
+        self._messages = messages.MessagesResponseDecoder()
+
+    def feed(self, message: bytes) -> list[Part]:
+        return self._messages.feed(self._parse(message))
+
+    def turns(self) -> tuple[Turn, ...]:
+        return self._messages.turns()
 
 
 def _has_version_header(request: Request) -> bool:

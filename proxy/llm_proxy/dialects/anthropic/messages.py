@@ -284,14 +284,18 @@ class MessagesResponseDecoder:
     def __init__(self) -> None:
         self._messages: list[_MessageDecoder] = []
 
-    def feed(self, document: Fields) -> None:
-        """Decode one event, or the one document of a response that does not stream."""
+    def feed(self, document: Fields) -> list[Part]:
+        """Decode one event, or the one document of a response that does not stream.
+
+        Returns what it adds to the first message: a call when its block has stopped.
+        """
         kind = response_payload_kind(document)
         if kind not in MESSAGE_KINDS:
-            return  # a ping, or no part of a message
+            return []  # a ping, or no part of a message
         if kind in ("message_start", "message") or not self._messages:
             self._messages.append(_MessageDecoder())
-        self._messages[-1].feed(kind, document)
+        pieces = self._messages[-1].feed(kind, document)
+        return pieces if len(self._messages) == 1 else []
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns so far, one per message."""
@@ -309,7 +313,7 @@ class _MessageDecoder:
         """For each index, the block that started there last."""
         self._failure: Failure | None = None
 
-    def feed(self, kind: str, document: Fields) -> None:
+    def feed(self, kind: str, document: Fields) -> list[Part]:
         match kind:
             case "message_start" | "message":
                 message = document
@@ -318,30 +322,38 @@ class _MessageDecoder:
                 self._store_fields(message)
                 for index, block in enumerate(get_objects(message, "content")):
                     self._begin_block(index, BlockDecoder(block, closed=True))
+                return [part for part in self.turn().parts if json_api.is_piece(part)]
             case "message_delta":
-                self._store_fields(get_object(document, "delta"))
+                delta = get_object(document, "delta")
+                self._store_fields(delta)
                 self._store_fields(document)
+                refusal = _decode_refusal(delta.get(_STOP_DETAILS))
+                return [refusal] if refusal else []
             case "completion":
                 self._store_fields(document)
-                self._block_at(0).feed({"type": "text_delta", "text": document.get(_COMPLETION)})
+                delta = {"type": "text_delta", "text": document.get(_COMPLETION)}
+                return self._block_at(0).feed(delta)
             case "error":  # only the first is kept
                 self._failure = self._failure or decode_failure(document)
                 self._store_fields({REQUEST_ID: document.get(REQUEST_ID)})
             case _:
-                self._feed_block_event(kind, document)
+                return self._feed_block_event(kind, document)
+        return []
 
-    def _feed_block_event(self, kind: str, event: Fields) -> None:
+    def _feed_block_event(self, kind: str, event: Fields) -> list[Part]:
         is_start = kind == "content_block_start"
         index = get_integer(event, "index")
         if index is None:
             index = len(self._blocks) - (not is_start)
         if is_start:
-            start = get_object(event, "content_block")
-            self._begin_block(index, BlockDecoder(start))
-        elif kind == "content_block_delta":
-            self._block_at(index).feed(get_object(event, "delta"))
-        elif index in self._latest_blocks:
-            self._latest_blocks[index].is_closed = True
+            block = BlockDecoder(get_object(event, "content_block"))
+            self._begin_block(index, block)
+            return block.initial_pieces()
+        if kind == "content_block_delta":
+            return self._block_at(index).feed(get_object(event, "delta"))
+        if index in self._latest_blocks:
+            return self._latest_blocks[index].close()
+        return []
 
     def _store_fields(self, fields: Fields) -> None:
         """Merge fields: null is skipped, later values win."""

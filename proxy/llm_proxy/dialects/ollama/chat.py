@@ -9,7 +9,7 @@ streams of Ollama's cloud the HTTP status.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -29,6 +29,7 @@ from llm_proxy.dialects.lenient_json import (
     get_objects,
     get_string,
     get_text,
+    parse_object,
     select_metadata,
     selected_fields,
     str_or_empty,
@@ -71,6 +72,9 @@ _USAGE: Final = UsageFields(
     required=("input", "output"),
     is_required=True,
 )
+
+_RESPONSE_FIELDS: Final = frozenset(("message", "response", "image", "done", "error", "status"))
+"""A line with none of these fields is no turn and no transfer of Ollama's."""
 
 _REMOTE_FIELDS: Final = ("remote_model", "remote_host")
 """The metadata that names a remote model and its host."""
@@ -172,38 +176,63 @@ def _representable_part(part: Part) -> Part | None:
     return part
 
 
-def decode_turn(lines: Sequence[Fields]) -> Turn:
-    """The turn of a response's lines.
+class LinesDecoder:
+    """Decodes the lines of a chat or a completion, or the one document of a response."""
 
-    Ollama sends `stop` also where the model waits for tools; the turn has `TOOL_CALLS` then.
-    """
-    fragments = FragmentJoiner()
-    for line in lines:
+    def __init__(self) -> None:
+        self._fragments = FragmentJoiner()
+        self._done_line: Fields = {}
+        self._has_lines = self._has_succeeded = False
+        self._failure: Failure | None = None
+        self._model = ""
+
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode a line; one with none of Ollama's fields is skipped."""
+        line = parse_object(message)
+        if _RESPONSE_FIELDS.isdisjoint(line):
+            return []
+        self._has_lines = True
+        self._has_succeeded = line.get("status") == SUCCESS
+        self._model = self._model or get_text(line, "model")
+        if line.get("done") is True:
+            self._done_line = line
+        if self._failure is None and (error := line.get("error")):
+            failure = json_api.decode_failure(error)
+            # Ollama's cloud adds the HTTP status.
+            self._failure = replace(failure, code=failure.code or get_text(line, "status"))
+        pieces: list[Part] = []
         for fragment, key in _decode_fragments(line):
-            fragments.add_fragment(fragment, key)
-    parts = fragments.joined_parts()
-    done_line = next((line for line in reversed(lines) if line.get("done") is True), {})
-    raw = None  # of a response that has not ended
-    if done_line:
-        raw = get_text(done_line, "done_reason")
-    elif lines[-1].get("status") == SUCCESS:
-        raw = SUCCESS
-    failure = None
-    if error_line := next((line for line in lines if line.get("error")), None):
-        failure = json_api.decode_failure(error_line["error"])
-        # Ollama's cloud adds the HTTP status.
-        failure = replace(failure, code=failure.code or get_text(error_line, "status"))
-    return Turn(
-        parts,
-        finish=None
-        if raw is None
-        else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)) or FinishReason.OTHER,
-        finish_raw=raw or "",
-        usage=_USAGE.decode(done_line),
-        failure=failure,
-        model=next(filter(None, (get_text(line, "model") for line in lines)), ""),
-        metadata=select_metadata(done_line, _METADATA),
-    )
+            self._fragments.add_fragment(fragment, key)
+            if json_api.is_piece(fragment):
+                pieces.append(fragment)
+        return pieces
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turn so far; none without a line of Ollama's.
+
+        Ollama sends `stop` also where the model waits for tools; the turn has `TOOL_CALLS` then.
+        """
+        if not self._has_lines:
+            return ()
+        parts = self._fragments.joined_parts()
+        raw = None  # of a response that has not ended
+        if self._done_line:
+            raw = get_text(self._done_line, "done_reason")
+        elif self._has_succeeded:
+            raw = SUCCESS
+        turn = Turn(
+            parts,
+            finish=None
+            if raw is None
+            else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts))
+            or FinishReason.OTHER,
+            finish_raw=raw or "",
+            usage=_USAGE.decode(self._done_line),
+            failure=self._failure,
+            model=self._model,
+            metadata=select_metadata(self._done_line, _METADATA),
+        )
+        return (turn,)
 
 
 def line_output_chars(line: Fields) -> int:

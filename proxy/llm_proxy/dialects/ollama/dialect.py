@@ -26,9 +26,6 @@ from llm_proxy.turns import Failure, Turn
 
 _STREAMING_PATHS: Final = (chat.CHAT, chat.GENERATE, *auxiliary_responses.TRANSFER_PATHS)
 
-_RESPONSE_FIELDS: Final = frozenset(("message", "response", "image", "done", "error", "status"))
-"""A line with none of these fields is no turn and no transfer of Ollama's."""
-
 
 class Ollama(Dialect):
     """The dialect `ollama`."""
@@ -88,11 +85,11 @@ class Ollama(Dialect):
         """One turn; none for embeddings, model information, and what is not Ollama's."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        messages = response.framed_messages if response.codec_name == "ndjson" else [response.body]
-        lines = [
-            line for line in map(parse_object, messages) if not _RESPONSE_FIELDS.isdisjoint(line)
-        ]
-        return (chat.decode_turn(lines),) if lines else ()
+        return json_api.decoded_turns(self.response_decoder(response.codec_name), response)
+
+    def response_decoder(self, codec_name: str) -> chat.LinesDecoder:
+        """A decoder of lines, of which a response that does not stream is one."""
+        return chat.LinesDecoder()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of a line."""

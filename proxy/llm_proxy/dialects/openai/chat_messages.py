@@ -88,13 +88,20 @@ class ChatMessageDecoder:
         self._call_ids: dict[int, str] = {}
         """The ID of the latest tool call at each index."""
 
-    def feed(self, delta: Fields, *, streamed: bool) -> None:
-        """Decode one delta, or the whole message, whose tool calls are never joined."""
+    def feed(self, delta: Fields, *, streamed: bool) -> list[Part]:
+        """Decode one delta, or the whole message, whose tool calls are never joined.
+
+        Returns its pieces of text, reasoning and refusals.
+        """
+        pieces: list[Part] = []
         for key, fragment in _decode_fragments(delta):
             self._fragments.add_fragment(fragment, key)
+            if not isinstance(fragment, ToolCall) and json_api.is_piece(fragment):
+                pieces.append(fragment)
         for position, call in enumerate(get_objects(delta, "tool_calls")):
             key = self._tool_call_key(position, call) if streamed else None
             self._fragments.add_fragment(_decode_tool_call(call), key)
+        return pieces
 
     def decoded_parts(self) -> tuple[Part, ...]:
         """The parts of the message so far."""

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
@@ -134,6 +134,84 @@ class _Choice:
     logprobs: dict[str, list[Json]] = field(default_factory=dict)
 
 
+class MessageOfChoice(Protocol):
+    """Gets the message in a choice, or the delta in a piece of one."""
+
+    def __call__(self, choice: Fields, *, streamed: bool) -> Fields:
+        """The fields of the message or the delta."""
+
+
+class ChoicesDecoder:
+    """Decodes the chunks of a stream, or the one document of a response."""
+
+    def __init__(self, message_of_choice: MessageOfChoice, *, streamed: bool) -> None:
+        self._message_of_choice = message_of_choice
+        self._is_streamed = streamed
+        self._id = self._model = ""
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+        self._metadata: dict[str, Json] = {}
+        self._choices: dict[int, _Choice] = {}
+
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode a message; calls are complete when their choice finishes."""
+        document = _document(message, streamed=self._is_streamed)
+        self._id = self._id or get_text(document, "id")
+        self._model = self._model or get_text(document, "model")
+        self._usage = _decode_usage(document) or self._usage
+        self._metadata.update(select_metadata(document, _RESPONSE_METADATA_FIELDS))
+        if error := document.get("error"):
+            self._failure = self._failure or json_api.decode_failure(error)
+        pieces: list[Part] = []
+        for index, fields in _indexed_choices(document):
+            if index not in self._choices:
+                self._choices[index] = _Choice()
+            added = self._feed_choice(self._choices[index], fields)
+            if index == 0:
+                pieces += added
+        return pieces
+
+    def _feed_choice(self, choice: _Choice, fields: Fields) -> list[Part]:
+        """Decode one piece of a choice, or the whole choice."""
+        for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
+            choice.logprobs.setdefault(name, []).extend(entries)
+        reason = get_text(fields, "finish_reason")
+        if error := fields.get("error"):
+            choice.failure = json_api.decode_failure(error)
+        message = self._message_of_choice(fields, streamed=self._is_streamed)
+        pieces = choice.message.feed(message, streamed=self._is_streamed)
+        choice.metadata.update(
+            (
+                *select_metadata(fields, _CHOICE_METADATA_FIELDS),
+                *select_metadata(message, MESSAGE_METADATA_FIELDS),
+            )
+        )
+        if reason and not choice.finish_raw:
+            pieces += filter(json_api.is_client_call, choice.message.decoded_parts())
+        choice.finish_raw = reason or choice.finish_raw
+        return pieces
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far, by the index of their choice."""
+        choices = self._choices or ({0: _Choice()} if self._failure else {})
+        return tuple(
+            Turn(
+                choice.message.decoded_parts(),
+                finish=FINISH.decode(choice.finish_raw),
+                finish_raw=choice.finish_raw,
+                usage=self._usage,
+                failure=choice.failure or self._failure,
+                id=self._id,
+                model=self._model,
+                metadata=(
+                    *(self._metadata | choice.metadata).items(),
+                    *select_metadata({_LOGPROBS: {**choice.logprobs}}, (_LOGPROBS,)),
+                ),
+            )
+            for _, choice in sorted(choices.items())
+        )
+
+
 class ChoicesDialect(family.OpenAIDialect):
     """A dialect whose responses hold choices."""
 
@@ -168,7 +246,7 @@ class ChoicesDialect(family.OpenAIDialect):
         if any(map(sse.is_done_message, reversed(response.framed_messages))):
             return Completeness(is_complete=True, reason="[DONE]")
         finished: dict[int, bool] = {}
-        for document in _documents(response):
+        for document in map(family.decode_event, response.framed_messages):
             if error := document.get("error"):
                 return json_api.completed_by_error(json_api.decode_failure(error))
             for index, choice in _indexed_choices(document):
@@ -188,58 +266,11 @@ class ChoicesDialect(family.OpenAIDialect):
         """
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        streamed = response.codec_name == "sse"
-        response_id = model = ""
-        usage: Usage | None = None
-        failure: Failure | None = None
-        metadata: dict[str, Json] = {}
-        choices: dict[int, _Choice] = {}
-        for document in _documents(response):
-            response_id = response_id or get_text(document, "id")
-            model = model or get_text(document, "model")
-            usage = _decode_usage(document) or usage
-            metadata.update(select_metadata(document, _RESPONSE_METADATA_FIELDS))
-            if error := document.get("error"):
-                failure = failure or json_api.decode_failure(error)
-            for index, fields in _indexed_choices(document):
-                if index not in choices:
-                    choices[index] = _Choice()
-                self._feed_choice(choices[index], fields, streamed=streamed)
-        if not choices and failure:
-            choices[0] = _Choice()
-        return tuple(
-            Turn(
-                choice.message.decoded_parts(),
-                finish=FINISH.decode(choice.finish_raw),
-                finish_raw=choice.finish_raw,
-                usage=usage,
-                failure=choice.failure or failure,
-                id=response_id,
-                model=model,
-                metadata=(
-                    *(metadata | choice.metadata).items(),
-                    *select_metadata({_LOGPROBS: {**choice.logprobs}}, (_LOGPROBS,)),
-                ),
-            )
-            for _, choice in sorted(choices.items())
-        )
+        return json_api.decoded_turns(self.response_decoder(response.codec_name), response)
 
-    def _feed_choice(self, choice: _Choice, fields: Fields, *, streamed: bool) -> None:
-        """Decode one piece of a choice, or the whole choice."""
-        for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
-            choice.logprobs.setdefault(name, []).extend(entries)
-        reason = get_text(fields, "finish_reason")
-        choice.finish_raw = reason or choice.finish_raw
-        if error := fields.get("error"):
-            choice.failure = json_api.decode_failure(error)
-        message = self.message_of_choice(fields, streamed=streamed)
-        choice.message.feed(message, streamed=streamed)
-        choice.metadata.update(
-            (
-                *select_metadata(fields, _CHOICE_METADATA_FIELDS),
-                *select_metadata(message, MESSAGE_METADATA_FIELDS),
-            )
-        )
+    def response_decoder(self, codec_name: str) -> ChoicesDecoder:
+        """A decoder of chunks, or of the document of a response that does not stream."""
+        return ChoicesDecoder(self.message_of_choice, streamed=codec_name == "sse")
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters in the pieces of its choices."""
@@ -338,13 +369,11 @@ class ChoicesDialect(family.OpenAIDialect):
             yield family.DONE_EVENT
 
 
-def _documents(response: DialectResponse) -> Iterator[Fields]:
-    """The chunks of a stream, or the document of a body; an error is always in `error`."""
-    if response.codec_name == "sse":
-        yield from map(family.decode_event, response.framed_messages)
-    else:
-        body = parse_object(response.body)
-        yield family.wrap_error_object(body)
+def _document(message: bytes, *, streamed: bool) -> Fields:
+    """The chunk of an event, or the document of a body; an error is always in `error`."""
+    if streamed:
+        return family.decode_event(message)
+    return family.wrap_error_object(parse_object(message))
 
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.dialects.json_api import is_client_call
 from llm_proxy.dialects.lenient_json import (
     Fields,
     array_items,
@@ -28,7 +29,7 @@ from llm_proxy.dialects.lenient_json import (
 from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.output_items import IMAGE_CALL, IMAGE_FIELDS, RESULT_FIELDS
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.turns import Json
+from llm_proxy.turns import Json, Part, Reasoning, Refusal, Text
 
 TypedEvent = tuple[str, Document]
 """The type of an event, and its fields without the type, index and sequence number."""
@@ -93,6 +94,24 @@ _SHELL_OUTPUT_EVENT: Final = "response.shell_call_output_content"
 
 _LIST_FIELDS: Final = ("content", "summary", "queries", *RESULT_FIELDS)
 _LATE_IMAGE_FIELDS: Final = ("result", "prompt", "revised_prompt", *IMAGE_FIELDS)
+
+
+_READABLE_DELTAS: Final = {
+    "response.output_text.delta": Text,
+    "response.refusal.delta": Refusal,
+    "response.reasoning_text.delta": Reasoning,
+    "response.reasoning_summary_text.delta": Reasoning,
+}
+"""The kind of part whose text each delta extends."""
+
+
+def readable_pieces(event_type: str, event: Fields) -> list[Part]:
+    """The piece of text in a delta, or the client's call in the event that completes its item."""
+    if part_type := _READABLE_DELTAS.get(event_type):
+        return [part_type(piece)] if (piece := get_string(event, "delta")) else []
+    if event_type == f"{_ITEM_EVENT}.done":
+        return [*filter(is_client_call, output_items.decode_item(get_object(event, "item")))]
+    return []
 
 
 class OutputItemsAssembler:

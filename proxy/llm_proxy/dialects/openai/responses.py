@@ -60,6 +60,7 @@ from llm_proxy.turns import (
     FinishReason,
     Json,
     Media,
+    Part,
     Reasoning,
     Refusal,
     Text,
@@ -179,6 +180,71 @@ _ECHOED_DEFAULTS: Final[Document] = {
 """The request fields that a response echoes, with their defaults."""
 
 
+class _ResponseDecoder:
+    """Decodes the events of a stream, or the document of a body."""
+
+    def __init__(self, *, streamed: bool) -> None:
+        self._is_streamed = streamed
+        self._assembler, self._audio = OutputItemsAssembler(), FragmentJoiner()
+        self._document: Fields = {}
+        self._status = ""
+        self._failure: Failure | None = None
+
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode a message; a call is complete with its item."""
+        if not self._is_streamed:
+            return self._feed_document(message)
+        pieces: list[Part] = []
+        for kind, event in _typed_events([message]):
+            self._failure = self._failure or _decode_failure(kind, event)
+            delta = get_string(event, "delta")
+            if kind in _RESPONSE_EVENTS:
+                self._document = get_object(event, "response") or self._document
+                if kind in _FINAL_EVENTS:
+                    self._status = kind.removeprefix("response.")
+            elif kind == f"{_AUDIO_EVENT}.delta":
+                self._audio.add_fragment(Media("audio/*", base64=delta))
+            elif kind == f"{_TRANSCRIPT_EVENT}.delta":
+                self._audio.add_fragment(Media("audio/*", transcript=delta))
+            else:
+                self._assembler.feed(kind, event)
+                pieces += output_item_events.readable_pieces(kind, event)
+        return pieces
+
+    def _feed_document(self, message: bytes) -> list[Part]:
+        body = family.wrap_error_object(parse_object(message))
+        if error := body.get("error"):
+            self._failure = json_api.decode_failure(error)
+        is_response = body.get("object") == "response" and not body.get("deleted")
+        self._document = body if is_response or "output" in body else {}
+        self._status = get_text(self._document, "status")
+        return [part for turn in self.turns() for part in turn.parts if json_api.is_piece(part)]
+
+    def turns(self) -> tuple[Turn, ...]:
+        """One turn, or none without a response."""
+        document = self._document
+        output = get_objects(document, "output") or self._assembler.assembled_items()
+        items = [part for item in output for part in output_items.decode_item(item)]
+        parts = (*items, *self._audio.joined_parts())
+        if not (parts or document or self._status or self._failure):
+            return ()
+        details = get_object(document, "incomplete_details")
+        reason = get_text(details, "reason") if self._status == "incomplete" else ""
+        raw = reason or self._status
+        awaits_client = output_items.awaits_tool_results(output)
+        turn = Turn(
+            parts,
+            finish=_FINISH.decode(raw, awaits_client=awaits_client),
+            finish_raw=raw,
+            usage=_USAGE.decode(get_object(document, "usage")),
+            failure=self._failure,
+            id=get_text(document, "id"),
+            model=get_text(document, "model"),
+            metadata=select_metadata(document, _METADATA),
+        )
+        return (turn,)
+
+
 class OpenAIResponses(family.OpenAIDialect):
     """The dialect `openai-responses`."""
 
@@ -224,49 +290,11 @@ class OpenAIResponses(family.OpenAIDialect):
         """One turn, or none where the body holds no response."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        assembler, audio = OutputItemsAssembler(), FragmentJoiner()
-        document: Fields = {}
-        status = ""
-        failure: Failure | None = None
-        if response.codec_name != "sse":
-            body = family.wrap_error_object(parse_object(response.body))
-            failure = json_api.decode_failure(body["error"]) if body.get("error") else None
-            is_response = body.get("object") == "response" and not body.get("deleted")
-            document = body if is_response or "output" in body else {}
-            status = get_text(document, "status")
-        else:
-            for kind, event in _typed_events(response.framed_messages):
-                failure = failure or _decode_failure(kind, event)
-                delta = get_string(event, "delta")
-                if kind in _RESPONSE_EVENTS:
-                    document = get_object(event, "response") or document
-                    status = kind.removeprefix("response.") if kind in _FINAL_EVENTS else status
-                elif kind == f"{_AUDIO_EVENT}.delta":
-                    audio.add_fragment(Media("audio/*", base64=delta))
-                elif kind == f"{_TRANSCRIPT_EVENT}.delta":
-                    audio.add_fragment(Media("audio/*", transcript=delta))
-                else:
-                    assembler.feed(kind, event)
-        output = get_objects(document, "output") or assembler.assembled_items()
-        items = [part for item in output for part in output_items.decode_item(item)]
-        parts = (*items, *audio.joined_parts())
-        if not (parts or document or status or failure):
-            return ()
-        details = get_object(document, "incomplete_details")
-        reason = get_text(details, "reason") if status == "incomplete" else ""
-        raw = reason or status
-        awaits_client = output_items.awaits_tool_results(output)
-        turn = Turn(
-            parts,
-            finish=_FINISH.decode(raw, awaits_client=awaits_client),
-            finish_raw=raw,
-            usage=_USAGE.decode(get_object(document, "usage")),
-            failure=failure,
-            id=get_text(document, "id"),
-            model=get_text(document, "model"),
-            metadata=select_metadata(document, _METADATA),
-        )
-        return (turn,)
+        return json_api.decoded_turns(self.response_decoder(response.codec_name), response)
+
+    def response_decoder(self, codec_name: str) -> _ResponseDecoder:
+        """A decoder of events, or of the document of a response that does not stream."""
+        return _ResponseDecoder(streamed=codec_name == "sse")
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
