@@ -172,6 +172,15 @@ DUMMY_API_KEY: Final = "llm-proxy-replay"
 """The API key of a command whose environment has none."""
 
 
+_TOOLS_REFUSED: Final = re.compile(
+    r"do(es not|esn't) support (tools|tool (use|calling))"  # Ollama, Bedrock
+    r"|\b(tools?|'tools'|tool calling|tool use|function calling) (is|are) not (supported|enabled)"
+    r"|that support tool use"  # OpenRouter
+    r"|tool choice requires --|tools? param requires --",  # vLLM, llama.cpp
+    re.IGNORECASE,
+)
+"""Messages of servers whose model, or whose settings, allow no tools."""
+
 BASE_URL_ADVICE: Final = (
     "reads OPENAI_BASE_URL, or the base-URL variable of its provider, and that no base URL is "
     "fixed in its code"
@@ -241,6 +250,11 @@ def strip_base_path(provider: str, path: str) -> str:
     """The path as a client sends it to the provider's base URL."""
     base_path = urlsplit(_provider_named(provider).base_url).path.rstrip("/")
     return path.removeprefix(base_path) if path.startswith(f"{base_path}/") else path
+
+
+def refuses_tools(message: str) -> bool:
+    """Whether an error message means that the model cannot be offered tools."""
+    return _TOOLS_REFUSED.search(message) is not None
 
 
 def is_probe_request(request: Request) -> bool:

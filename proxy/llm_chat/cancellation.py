@@ -1,0 +1,45 @@
+"""Ends a stream of events from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def until_cancelled(
+    events: AsyncGenerator[T, None], cancel: asyncio.Event
+) -> AsyncGenerator[T, None]:
+    """The events up to their end, or until `cancel` is set.
+
+    Then `events` is closed at once, even while the consumer is busy with an event: it runs in a
+    task of its own, which is at most one event ahead.
+    """
+    queue: asyncio.Queue[T | None] = asyncio.Queue(maxsize=1)
+
+    async def pump() -> None:
+        async with aclosing(events):
+            async for event in events:
+                await queue.put(event)
+
+    def wake_consumer(_: asyncio.Task[None]) -> None:
+        if queue.empty():
+            queue.put_nowait(None)
+
+    pump_task = asyncio.create_task(pump())
+    pump_task.add_done_callback(wake_consumer)
+    cancel_task = asyncio.create_task(cancel.wait())
+    cancel_task.add_done_callback(lambda _: pump_task.cancel())
+    try:
+        while not cancel.is_set() and not (pump_task.done() and queue.empty()):
+            if (event := await queue.get()) is not None and not cancel.is_set():
+                yield event
+    finally:
+        cancel_task.cancel()
+        pump_task.cancel()
+        await asyncio.wait([pump_task, cancel_task])
+    if not pump_task.cancelled():
+        pump_task.result()

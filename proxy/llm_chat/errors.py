@@ -1,0 +1,17 @@
+"""Every exception that the conversation runtime raises on purpose."""
+
+from __future__ import annotations
+
+
+class ChatError(Exception):
+    """The base class: its message is written for the developer of the application."""
+
+
+class TokenLimitExceeded(ChatError):
+    """A request that is not sent: it has more tokens than its model accepts."""
+
+    def __init__(self, tokens: int, limit: int, model: str) -> None:
+        self.tokens = tokens
+        self.limit = limit
+        self.model = model
+        super().__init__(f"Request exceeds token limit: {tokens} > {limit} for model {model}")

@@ -1,0 +1,264 @@
+"""A provider that is reached over HTTP: a dialect, a base URL and a key.
+
+Requests are encoded and responses decoded by the dialects of `llm_proxy`, and sent by its upstream
+client, which notices every way in which a connection can fail.  A request is sent again, as
+official SDKs do, after a connection error before the response, and after the statuses 408, 409,
+429 and 5xx, unless `x-should-retry` forbids it; never after the first byte of a response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+import aiohttp
+
+from llm_chat.events import ErrorEvent, ProviderEvent, Retry
+from llm_chat.streamed_response import FailedAttempt, InvalidResponse, StreamedResponse
+from llm_proxy import providers
+from llm_proxy.actions import Abort, Begin, Burst, Send
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import Dialect
+from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed
+from llm_proxy.exchange import Request
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.version import __version__
+
+_FIRST_WAIT_S: Final = 0.5
+_MAX_WAIT_S: Final = 8.0
+_QUIET_S: Final = 1.0
+"""Seconds of silence after which a response that is complete counts as ended, though the server
+has not ended its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How a provider is reached."""
+
+    base_url: str
+    """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family."""
+    api_key: str = ""
+    timeout_s: float = 600.0
+    """Seconds without any content after which a response has failed."""
+    max_retries: int = 2
+    connect_timeout_s: float = 10.0
+
+
+class HttpProvider:
+    """A provider over HTTP.  It keeps connections open until `aclose`."""
+
+    ends_without_terminator = False
+    """Whether the end of a body ends a response that lacks its terminator."""
+    skips_malformed_messages = False
+    """Whether messages of a stream that cannot be parsed are skipped; else they are errors."""
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        settings: HttpSettings,
+        *,
+        wire_provider: str = "",
+        replaces_v1: bool = False,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`wire_provider` is the provider in `llm_proxy.providers`, by default `name`.
+
+        With `replaces_v1`, the base URL replaces the `/v1` of the dialect's paths.  `sleep` waits
+        between attempts, for this many seconds.
+        """
+        self.name = name
+        self.settings = settings
+        self._dialect = dialect
+        self._wire_provider = wire_provider or name
+        self._replaces_v1 = replaces_v1
+        self._sleep = sleep
+        self._client: LiveUpstream | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def aclose(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        if (client := self._client) is not None:
+            self._client = None
+            await client.__aexit__()
+
+    async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
+        """Request a response and yield its events: the last is a `ResponseEnd` or an `ErrorEvent`.
+
+        Never raises for a failure of the provider.  Closing the generator closes the connection.
+        """
+        try:
+            wire_request = self._with_headers(self._dialect.encode_request(request))
+        except NotRepresentable as error:
+            yield ErrorEvent(str(error), "NOT_REPRESENTABLE")
+            return
+        for attempt in count(1):
+            async with aclosing(self._attempt(wire_request)) as events:
+                async for event in events:
+                    match event:
+                        case FailedAttempt(is_temporary=True) if (
+                            attempt <= self.settings.max_retries
+                        ):
+                            wait_s = event.retry_after_s or _backoff_s(attempt)
+                            yield Retry(attempt, wait_s, event.error)
+                            break
+                        case FailedAttempt():
+                            yield event.error
+                            return
+                        case _:
+                            yield event
+                else:
+                    return
+            await self._sleep(wait_s)
+
+    async def _attempt(
+        self, request: Request
+    ) -> AsyncGenerator[ProviderEvent | FailedAttempt, None]:
+        """Send the request once; a `FailedAttempt` is the only event."""
+        response = StreamedResponse(
+            self._dialect, request, skips_malformed_messages=self.skips_malformed_messages
+        )
+        is_aborted = False
+        try:
+            async with aclosing(self._bursts(request, response)) as bursts:
+                async for burst in bursts:
+                    for action in burst:
+                        match action:
+                            case Begin(head):
+                                response.begin(head)
+                            case Send(data):
+                                for event in response.feed(data):
+                                    yield event
+                            case Abort():
+                                is_aborted = True
+                            case _:
+                                pass
+            if response.is_error:
+                yield response.failed_attempt()
+                return
+            for event in response.end(
+                is_aborted=is_aborted, ends_without_terminator=self.ends_without_terminator
+            ):
+                yield event
+        except UpstreamFailed as failure:
+            yield FailedAttempt(self._connection_error(failure), is_temporary=True)
+        except RequestRefused as error:
+            yield FailedAttempt(ErrorEvent(str(error)))
+        except InvalidResponse as error:
+            yield ErrorEvent("the response is invalid", "INVALID_RESPONSE", str(error))
+
+    async def _bursts(
+        self, request: Request, response: StreamedResponse
+    ) -> AsyncGenerator[Burst, None]:
+        """The bursts of the response, until its end.
+
+        A response that is complete may be left open by the server.  Raises `InvalidResponse` when
+        it has had no content for too long, though it is kept alive.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + self.settings.timeout_s
+        async with aclosing(self.exchange(request)) as source:
+            while True:
+                step = asyncio.ensure_future(anext(source))
+                try:
+                    while not step.done():
+                        remaining_s = max(0.0, deadline_s - clock())
+                        await asyncio.wait([step], timeout=min(_QUIET_S, remaining_s))
+                        if not step.done() and response.is_complete:
+                            return
+                        if not step.done() and clock() >= deadline_s:
+                            raise InvalidResponse(f"no content for {self.settings.timeout_s:g} s")
+                finally:
+                    if not step.done():
+                        step.cancel()
+                        await asyncio.wait([step])
+                try:
+                    burst = step.result()
+                except StopAsyncIteration:
+                    return
+                events_before = response.event_count
+                yield burst
+                if response.event_count > events_before:
+                    deadline_s = clock() + self.settings.timeout_s
+
+    def exchange(self, request: Request) -> AsyncGenerator[Burst, None]:
+        """Send a request and yield the actions of its response.
+
+        Raises `UpstreamFailed` if there is no response.
+        """
+        loop = asyncio.get_running_loop()
+        routed = RoutedRequest(
+            request,
+            request,
+            session="",
+            provider=self._wire_provider,
+            dialect=self._dialect,
+            arrived_at_s=loop.time(),
+            clock=loop.time,
+        )
+        return self._stream(routed)
+
+    async def _stream(self, routed: RoutedRequest) -> AsyncGenerator[Burst, None]:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections belong to an event loop
+            settings = UpstreamSettings(
+                {self._wire_provider: self.settings.base_url},
+                frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),
+                idle_timeout_s=self.settings.timeout_s,
+                connect_timeout_s=self.settings.connect_timeout_s,
+            )
+            self._client, self._loop = LiveUpstream(settings), loop
+            await self._client.__aenter__()
+        async with aclosing(self._client.stream(routed, None)) as bursts:
+            async for burst in bursts:
+                yield burst
+
+    def _with_headers(self, request: Request) -> Request:
+        """The request with the user agent and the key."""
+        key = self.settings.api_key
+        headers = [*request.headers, ("user-agent", f"llm-chat/{__version__}")]
+        if key:
+            headers.append(providers.credential_header(self._wire_provider, key))
+        return replace(request, headers=tuple(headers))
+
+    def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
+        """The error for a request to which no response came."""
+        detail = str(failure).partition("; ")[0]
+        match failure.__cause__:
+            case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
+                return ErrorEvent(
+                    f"Failed to connect to {self.server_label} at {self.settings.base_url}",
+                    "CONNECTION_FAILED",
+                    detail,
+                )
+            case TimeoutError():
+                return ErrorEvent(f"no response within {self.settings.timeout_s:g} s", "TIMEOUT")
+            case _:
+                return ErrorEvent("the request failed", "CONNECTION_LOST", detail)
+
+    @property
+    def supports_stop_sequences(self) -> bool:
+        """Whether its requests can have stop sequences."""
+        conversation = Conversation((), model="model", stop_sequences=("stop",))
+        try:
+            self._dialect.encode_request(conversation)
+        except NotRepresentable:
+            return False
+        return True
+
+    @property
+    def server_label(self) -> str:
+        """What error messages call the server."""
+        return self.name
+
+
+def _backoff_s(attempt: int) -> float:
+    """Seconds to wait after this attempt: doubled each time, and up to a quarter less by chance."""
+    longest_s = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _MAX_WAIT_S)
+    return longest_s * random.uniform(0.75, 1.0)  # noqa: S311 # only spreads the load

@@ -1,0 +1,153 @@
+"""The provider `local`: Ollama's API, with its models.
+
+Source: owner's document 002, "Local Provider Adapter"; Ollama's API reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
+
+import orjson
+
+from llm_chat.errors import ChatError
+from llm_chat.http_provider import HttpProvider, HttpSettings
+from llm_chat.provider import ModelInfo, PullProgress
+from llm_chat.token_limits import estimate_tokens
+from llm_proxy import framing
+from llm_proxy.actions import Abort, Begin, Send
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import dialect_named, json_api
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.lenient_json import (
+    Fields,
+    get_integer,
+    get_objects,
+    get_text,
+    parse_object,
+)
+from llm_proxy.errors import UpstreamFailed
+from llm_proxy.exchange import Request, ResponseHead
+
+DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
+
+
+class LocalProvider(HttpProvider):
+    """A local server with Ollama's API.
+
+    A line that is not JSON is skipped, and the end of the body ends a response.
+    """
+
+    ends_without_terminator = True
+    skips_malformed_messages = True
+
+    def __init__(
+        self,
+        settings: HttpSettings | None = None,
+        *,
+        name: str = "local",
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """By default the server is at `DEFAULT_BASE_URL`, and requests are not retried."""
+        settings = settings or HttpSettings(DEFAULT_BASE_URL, max_retries=0)
+        super().__init__(
+            name, dialect_named("ollama"), settings, wire_provider="ollama", sleep=sleep
+        )
+
+    @property
+    def server_label(self) -> str:
+        """What error messages call the server."""
+        return "local server"
+
+    async def count_tokens(self, request: Conversation) -> int:
+        """The estimate: the server counts no tokens."""
+        return estimate_tokens(request)
+
+    async def list_models(self) -> list[ModelInfo]:
+        """The models on the server.  Raises `ChatError`."""
+        document = await self._document("GET", "/api/tags")
+        return [_model_info(model) for model in get_objects(document, "models")]
+
+    async def show_model(self, name: str) -> ModelInfo:
+        """Information on one model.  Raises `ChatError`."""
+        document = await self._document("POST", "/api/show", {"name": name})
+        return _model_info({"name": name, **document})
+
+    async def delete_model(self, name: str) -> None:
+        """Delete a model.  Raises `ChatError`."""
+        await self._document("DELETE", "/api/delete", {"name": name})
+
+    async def pull_model(
+        self, name: str, on_progress: Callable[[PullProgress], None] | None = None
+    ) -> None:
+        """Download a model; `on_progress` is called for each report.  Raises `ChatError`."""
+        splitter = framing.new_codec("ndjson")
+        fields: Fields = {"name": name, "stream": True}
+        async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
+            async for piece in pieces:
+                for line in splitter.feed(piece):
+                    _report(line, on_progress)
+        for line in splitter.close():
+            _report(line, on_progress)
+
+    async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
+        async with aclosing(self._body(method, path, fields)) as pieces:
+            return parse_object(b"".join([piece async for piece in pieces]))
+
+    async def _body(
+        self, method: str, path: str, fields: Fields | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a successful response.  Raises `ChatError` for any other."""
+        headers = () if fields is None else (("content-type", "application/json"),)
+        request = Request(
+            method, path, "", headers, b"" if fields is None else orjson.dumps(fields)
+        )
+        error_head: ResponseHead | None = None
+        error_pieces: list[bytes] = []
+        try:
+            async with aclosing(self.exchange(self._with_headers(request))) as bursts:
+                async for burst in bursts:
+                    for action in burst:
+                        match action:
+                            case Begin(head):
+                                error_head = None if json_api.succeeded(head) else head
+                            case Send(data) if error_head is None:
+                                yield data
+                            case Send(data):
+                                error_pieces.append(data)
+                            case Abort():
+                                raise ChatError(f"{method} {path}: the connection was lost")
+                            case _:
+                                pass
+        except UpstreamFailed as failure:
+            raise ChatError(str(self._connection_error(failure))) from failure
+        if error_head is not None:
+            response = DialectResponse(error_head, "whole", error_pieces)
+            message = json_api.decode_http_error(response).message
+            raise ChatError(f"{method} {path}: HTTP {error_head.status}: {message}")
+
+
+def _model_info(model: Fields) -> ModelInfo:
+    return ModelInfo(
+        get_text(model, "name"),
+        get_integer(model, "size"),
+        get_text(model, "modified_at"),
+        model.get("details"),
+    )
+
+
+def _report(line: bytes, on_progress: Callable[[PullProgress], None] | None) -> None:
+    """Report one line of a download; one that is not JSON is skipped."""
+    fields = parse_object(line)
+    if error := fields.get("error"):
+        raise ChatError(f"POST /api/pull: {json_api.decode_failure(error).message}")
+    if fields and on_progress is not None:
+        on_progress(
+            PullProgress(
+                get_text(fields, "status"),
+                get_integer(fields, "completed"),
+                get_integer(fields, "total"),
+            )
+        )

@@ -1,0 +1,77 @@
+"""What a provider offers: the protocol, and the two parts of it that not every provider has.
+
+Source: owner's document 002, "Provider Adapter Interface".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from llm_chat.events import ProviderEvent
+from llm_proxy.conversation import Conversation
+from llm_proxy.turns import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model that a provider has."""
+
+    name: str
+    size_bytes: int | None = None
+    modified_at: str = ""
+    """As the provider writes it, usually RFC 3339."""
+    details: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgress:
+    """The state of a model's download."""
+
+    status: str
+    completed: int | None = None
+    """Bytes downloaded of the current layer."""
+    total: int | None = None
+    """Bytes of the current layer."""
+
+
+class Provider(Protocol):
+    """A source of responses.  Any object with a name and this method is one."""
+
+    @property
+    def name(self) -> str:
+        """The name in the registry."""
+
+    def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
+        """Request a response and yield its events: the last is a `ResponseEnd` or an `ErrorEvent`.
+
+        Closing the generator cancels the request.
+        """
+
+
+@runtime_checkable
+class ManagesModels(Protocol):
+    """A provider that stores models."""
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """The models that it has."""
+
+    async def pull_model(
+        self, name: str, on_progress: Callable[[PullProgress], None] | None = None
+    ) -> None:
+        """Download a model."""
+
+    async def delete_model(self, name: str) -> None:
+        """Delete a model."""
+
+    async def show_model(self, name: str) -> ModelInfo:
+        """Information on one model."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A provider that keeps connections."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,60 @@
+"""The providers of this machine's settings: base URLs and keys of the environment.
+
+The variables are those that official SDKs read, and that `llm-proxy` sets for a command:
+`OPENAI_BASE_URL` and `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY`, `OLLAMA_HOST`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from llm_chat.http_provider import HttpProvider, HttpSettings
+from llm_chat.local_provider import LocalProvider
+from llm_chat.registry import ProviderRegistry
+from llm_proxy import providers
+from llm_proxy.dialects import dialect_named
+from llm_proxy.shell.running.environment import adopted_upstreams, providers_with_v1
+
+_WIRE_PROVIDERS: Final = {
+    "openai": ("openai", "openai-chat"),
+    "openai-responses": ("openai", "openai-responses"),
+    "anthropic": ("anthropic", "anthropic"),
+}
+"""Provider and dialect of `llm_proxy` by the name here."""
+LOCAL_NAMES: Final = ("local", "ollama")
+DEFAULT_PROVIDER: Final = "openai"
+
+
+def providers_from_environment(environ: Mapping[str, str] = os.environ) -> ProviderRegistry:
+    """A registry with all providers; `openai` is the default.
+
+    Raises `llm_proxy.errors.UsageError` for a base URL that is no http or https URL.
+    """
+    base_urls = adopted_upstreams(environ)
+    registry = ProviderRegistry()
+    for name, (wire_provider, dialect) in _WIRE_PROVIDERS.items():
+        registry.register(
+            HttpProvider(
+                name,
+                dialect_named(dialect),
+                HttpSettings(
+                    providers.upstream_url(wire_provider, base_urls) or "",
+                    _api_key(wire_provider, environ),
+                ),
+                wire_provider=wire_provider,
+                replaces_v1=wire_provider in providers_with_v1(base_urls),
+            )
+        )
+    local_url = providers.upstream_url("ollama", base_urls) or ""
+    settings = HttpSettings(local_url, _api_key("ollama", environ), max_retries=0)
+    for name in LOCAL_NAMES:
+        registry.register(LocalProvider(settings, name=name))
+    registry.set_default(DEFAULT_PROVIDER)
+    return registry
+
+
+def _api_key(provider: str, environ: Mapping[str, str]) -> str:
+    variables = providers.key_env_vars(provider)
+    return next(filter(None, (environ.get(name, "").strip() for name in variables)), "")

@@ -1,0 +1,228 @@
+"""Decodes a response to events as its bytes arrive, and judges whether it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from uuid import uuid4
+
+import orjson
+
+from llm_chat.errors import ChatError
+from llm_chat.events import (
+    ErrorEvent,
+    ProviderEvent,
+    ReasoningEvent,
+    ResponseEnd,
+    ResponseReason,
+    TextEvent,
+    ToolCallStart,
+)
+from llm_proxy import framing, providers
+from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
+from llm_proxy.errors import printable_excerpt
+from llm_proxy.exchange import Request, ResponseHead, header_value, retry_after_ms
+from llm_proxy.framing import sse
+from llm_proxy.shell.content_decoders import InvalidContentCoding, strip_content_coding
+from llm_proxy.turns import FinishReason, Part, Reasoning, Refusal, Text, ToolCall, Turn
+
+_RETRIED_STATUSES: Final = frozenset((408, 409, 429))
+_MAX_RETRY_AFTER_S: Final = 60.0
+"""A longer wait is not made, as in official SDKs."""
+_MAX_ERROR_BYTES: Final = 1024 * 1024
+"""The part of an error's body that is read."""
+_REASONS: Final[dict[FinishReason | None, ResponseReason]] = {
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTEXT_FULL: "length",
+    FinishReason.TOOL_CALLS: "tool",
+}
+"""The reasons other than `stop`."""
+
+
+class InvalidResponse(ChatError):
+    """A response that violates its format."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """A failed attempt at a request."""
+
+    error: ErrorEvent
+    is_temporary: bool = False
+    """Whether the request may succeed if it is sent again."""
+    retry_after_s: float | None = None
+    """When the server wants it to be sent again; None if it names no time."""
+
+
+class StreamedResponse:
+    """One response: `begin` with its head, `feed` its bytes, and `end` it."""
+
+    def __init__(
+        self, dialect: Dialect, request: Request, *, skips_malformed_messages: bool = False
+    ) -> None:
+        self.event_count = 0
+        """The events so far: it grows while the response makes progress."""
+        self._dialect = dialect
+        self._request = request
+        self._skips_malformed_messages = skips_malformed_messages
+        self._head: ResponseHead | None = None
+        self._messages: list[bytes] = []
+        self._byte_count = 0
+        self._calls: list[ToolCall] = []
+        """The calls so far, each with an id."""
+        self._has_text = False
+
+    def begin(self, head: ResponseHead) -> None:
+        """Take the head."""
+        self._head, _, self._content_decoder = strip_content_coding(head)
+        self._codec = self._dialect.codec_name(self._request, head)
+        self._splitter = framing.new_codec(self._codec)
+        self._decoder = self._dialect.response_decoder(self._codec)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the head has the status of an error."""
+        return self._head is not None and not json_api.succeeded(self._head)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the bytes so far are a complete response."""
+        return bool(self._messages) and self._completeness.is_complete
+
+    def feed(self, data: bytes) -> Iterator[ProviderEvent]:
+        """Take bytes and yield the events that they complete.  Raises `InvalidResponse`."""
+        try:
+            decoded = (
+                [data] if self._content_decoder is None else self._content_decoder.decode(data)
+            )
+            for piece in decoded:
+                self._byte_count += len(piece)
+                if not self.is_error or self._byte_count <= _MAX_ERROR_BYTES:
+                    yield from self._events(self._splitter.feed(piece))
+        except InvalidContentCoding as error:
+            raise InvalidResponse(str(error)) from error
+
+    def end(self, *, is_aborted: bool, ends_without_terminator: bool) -> Iterator[ProviderEvent]:
+        """End the body and yield the last events.  Raises `InvalidResponse`."""
+        yield from self._events(self._splitter.close())
+        if self._codec == "whole":
+            for piece in self._decoder.feed(self._response().body):
+                yield from self._events_of_piece(piece)
+        if not self._byte_count and not is_aborted:
+            yield ErrorEvent("No response body", "NO_BODY")
+            return
+        turns = self._decoder.turns()
+        turn = turns[0] if turns else Turn(())
+        completeness = self._completeness
+        if (failure := turn.failure) is not None:
+            yield ErrorEvent(failure.message, failure.code or failure.type)
+        elif not completeness.is_complete and is_aborted:
+            message = "the connection was lost before the response was complete"
+            yield ErrorEvent(message, "CONNECTION_LOST", completeness.reason)
+        elif not turns or not (completeness.is_complete or ends_without_terminator):
+            message = "the response ended before it was complete"
+            yield ErrorEvent(message, "INCOMPLETE_RESPONSE", completeness.reason)
+        else:
+            yield from self._last_events(turn)
+
+    def failed_attempt(self) -> FailedAttempt:
+        """The failure of a response whose status is an error."""
+        assert self._head is not None  # noqa: S101 # `is_error` is true
+        head = self._head
+        self._messages += self._splitter.close()
+        phrase = head.reason or _phrase(head.status)
+        detail = json_api.decode_http_error(self._response()).message
+        error = ErrorEvent(
+            f"HTTP {head.status}: {phrase}",
+            str(head.status),
+            "" if detail == f"HTTP {head.status} {phrase}" else detail,
+            refuses_tools=providers.refuses_tools(detail),
+        )
+        wish = header_value(head.headers, "x-should-retry")
+        is_temporary = head.status in _RETRIED_STATUSES or head.status >= 500
+        if wish in ("true", "false"):
+            is_temporary = wish == "true"
+        wait_ms = retry_after_ms(head.headers)
+        wait_s = None if wait_ms is None else wait_ms / 1000
+        is_long = wait_s is not None and wait_s > _MAX_RETRY_AFTER_S
+        return FailedAttempt(error, is_temporary, None if is_long else wait_s)
+
+    def _response(self) -> DialectResponse:
+        assert self._head is not None  # noqa: S101 # called after `begin`
+        return DialectResponse(self._head, self._codec, self._messages)
+
+    @property
+    def _completeness(self) -> Completeness:
+        return self._dialect.completeness(self._response())
+
+    def _events(self, messages: Sequence[bytes]) -> Iterator[ProviderEvent]:
+        self._messages += messages
+        if self.is_error or self._codec == "whole":
+            return
+        for message in messages:
+            pieces = self._decoder.feed(message)
+            if not pieces and not self._skips_malformed_messages and self._is_malformed(message):
+                raise InvalidResponse(f"a message of its stream is not JSON: {_excerpt(message)}")
+            for piece in pieces:
+                yield from self._events_of_piece(piece)
+
+    def _is_malformed(self, message: bytes) -> bool:
+        """Whether a message that must be JSON is not."""
+        data: bytes | None = message
+        if self._codec == "sse":
+            data = sse.parse_event(message).data
+        if data is None or not data.strip() or data.strip() == sse.DONE_DATA:
+            return False
+        try:
+            orjson.loads(data)
+        except ValueError:
+            return True
+        return False
+
+    def _events_of_piece(self, piece: Part) -> Iterator[ProviderEvent]:
+        self.event_count += 1
+        match piece:
+            case Text(text=text) | Refusal(text=text):
+                self._has_text = True
+                yield TextEvent(text)
+            case Reasoning(text=text):
+                yield ReasoningEvent(text)
+            case ToolCall():
+                used_ids = {call.id for call in self._calls}
+                is_unusable = not piece.id or piece.id in used_ids
+                call = replace(piece, id=str(uuid4())) if is_unusable else piece
+                self._calls.append(call)
+                yield ToolCallStart(call)
+            case _:
+                pass
+
+    def _last_events(self, turn: Turn) -> Iterator[ProviderEvent]:
+        """The calls and the text that no event had, and the end of the response."""
+        if not self._has_text and turn.text:
+            yield from self._events_of_piece(Text(turn.text))
+        parts: list[Part] = []
+        call_count = 0
+        for part in turn.parts:
+            if not json_api.is_client_call(part):
+                parts.append(part)
+                continue
+            if call_count == len(self._calls):
+                yield from self._events_of_piece(part)
+            parts.append(replace(part, id=self._calls[call_count].id))
+            call_count += 1
+        reason = "tool" if call_count else _REASONS.get(turn.finish, "stop")
+        yield ResponseEnd(reason, tuple(parts), turn.usage, turn.finish_raw)
+
+
+def _phrase(status: int) -> str:
+    """The standard reason phrase of a status; empty for an unknown status."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _excerpt(message: bytes) -> str:
+    return printable_excerpt(message.decode("utf-8", "replace").strip(), 80)

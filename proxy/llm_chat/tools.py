@@ -1,0 +1,211 @@
+"""Tools: functions that the model may call, and how the calls of a turn run.
+
+The JSON Schema of a function's parameters comes from its signature, and the model's arguments are
+converted to the types there: a type that msgspec can convert from JSON will do, also a dataclass.
+
+A function that is not a coroutine function runs in a thread of its own, which nothing can stop: if
+it exceeds its time limit it is abandoned, and the model gets an error as its result.
+
+Source: owner's document 002, "Turn"; JSON Schema 2020-12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from llm_chat.events import ToolCallResult, call_args
+from llm_proxy.conversation import ToolDefinition
+from llm_proxy.turns import Json, ToolCall
+
+DEFAULT_TIME_LIMIT_S: Final = 60.0
+_CANCEL_GRACE_S: Final = 0.05
+"""Seconds that a cancelled tool may take to clean up before it is abandoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool: its definition, and the function that runs it."""
+
+    definition: ToolDefinition
+    run: Callable[[dict[str, Json]], Any]
+    """Takes the arguments, returns the result or an awaitable of it."""
+    is_async: bool = True
+    """Whether `run` returns at once, with an awaitable; else it runs in a thread."""
+    time_limit_s: float | None = None
+    """Seconds that a call may take; None for the limit of the chat."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.definition.name
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        time_limit_s: float | None = None,
+    ) -> Tool:
+        """The tool of a function.
+
+        By default it has the function's name, and its docstring as description; a parameter is
+        described by `Annotated[str, msgspec.Meta(description="...")]`.  Raises `ValueError` for a
+        signature without a JSON Schema.
+        """
+        name = name or getattr(function, "__name__", "")
+        parameters = _parameters_struct(function, name)
+        try:
+            [_], schemas = msgspec.json.schema_components(
+                [parameters], ref_template="#/$defs/{name}"
+            )
+        except TypeError as error:
+            raise ValueError(f"tool {name}: {error}") from None
+        schema = schemas.pop(parameters.__name__)
+        del schema["title"]
+        if schemas:
+            schema["$defs"] = schemas
+        description = description or inspect.getdoc(function) or ""
+
+        def run(args: dict[str, Json]) -> Any:
+            converted = msgspec.convert(args, parameters, strict=False)
+            return function(
+                **{field: getattr(converted, field) for field in converted.__struct_fields__}
+            )
+
+        return cls(
+            ToolDefinition(name, description, schema),
+            run,
+            is_async=inspect.iscoroutinefunction(inspect.unwrap(function))
+            or inspect.iscoroutinefunction(getattr(function, "__call__", None)),  # noqa: B004 # of an object with `async __call__`
+            time_limit_s=time_limit_s,
+        )
+
+
+def _parameters_struct(function: Callable[..., Any], name: str) -> type[msgspec.Struct]:
+    """A type whose fields are the function's parameters."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (
+            parameter.POSITIONAL_ONLY,
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise ValueError(f"tool {name}: parameter {parameter} cannot be passed by name")
+        field = (parameter.name, hints.get(parameter.name, Any))
+        has_default = parameter.default is not parameter.empty
+        fields.append((*field, parameter.default) if has_default else field)
+    return msgspec.defstruct(f"{name}_parameters", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def as_tools(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """Tools and functions, by name.  Raises `ValueError` for two of the same name."""
+    by_name: dict[str, Tool] = {}
+    for given in tools:
+        tool = given if isinstance(given, Tool) else Tool.from_function(given)
+        if tool.name in by_name:
+            raise ValueError(f"two tools have the name {tool.name}")
+        by_name[tool.name] = tool
+    return by_name
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRunner:
+    """Runs the calls of a turn."""
+
+    tools: Mapping[str, Tool]
+    concurrency: int | None = None
+    """How many calls run at the same time; None for all of them."""
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    """Seconds that a call may take, if its tool has no limit of its own."""
+
+    async def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallResult, None]:
+        """Run the calls and yield their results in the order of the calls.
+
+        Never raises: a failure is a result.  Closing the generator cancels the calls.
+        """
+        slots = asyncio.Semaphore(self.concurrency or max(1, len(calls)))
+
+        async def run_one(call: ToolCall) -> ToolCallResult:
+            async with slots:
+                return await self._run_call(call)
+
+        tasks = [asyncio.create_task(run_one(call)) for call in calls]
+        try:
+            for task in tasks:
+                yield await task
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _run_call(self, call: ToolCall) -> ToolCallResult:
+        if (tool := self.tools.get(call.name)) is None:
+            return _failure(call, f'Tool "{call.name}" not found')
+        if (args := call_args(call)) is None:
+            return _failed_execution(call, "the arguments are not a JSON object")
+        limit_s = self.time_limit_s if tool.time_limit_s is None else tool.time_limit_s
+        task = asyncio.create_task(_invoke(tool, args))
+        try:
+            await asyncio.wait([task], timeout=limit_s)
+        finally:
+            if is_late := not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=_CANCEL_GRACE_S)
+        if is_late:
+            return _failed_execution(call, f"no result within {limit_s:g} s")
+        if task.cancelled():
+            return _failed_execution(call, "it was cancelled")
+        if (error := task.exception()) is not None:
+            return _failed_execution(call, str(error) or type(error).__name__)
+        return ToolCallResult(call, task.result())
+
+
+async def _invoke(tool: Tool, args: dict[str, Json]) -> Json:
+    """The result of a tool as JSON."""
+    try:
+        result = tool.run(args) if tool.is_async else await _run_in_thread(tool.run, args)
+        if inspect.isawaitable(result):
+            result = await result
+    except SystemExit as error:  # would end the event loop
+        raise RuntimeError(f"it called sys.exit({error.code!r})") from None
+    plain: Json = msgspec.json.decode(msgspec.json.encode(result))
+    return plain
+
+
+async def _run_in_thread(function: Callable[[dict[str, Json]], Any], args: dict[str, Json]) -> Any:
+    """Run a function in a daemon thread, for which neither the event loop nor Python waits."""
+    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            outcome.set_result(context.run(function, args))
+        except StopIteration as error:  # a future cannot hold it
+            outcome.set_exception(RuntimeError(f"StopIteration {error}"))
+        except BaseException as error:  # the thread's outermost frame
+            outcome.set_exception(error)
+
+    outcome.set_running_or_notify_cancel()
+    threading.Thread(target=work, name="llm-chat tool", daemon=True).start()
+    return await asyncio.wrap_future(outcome)
+
+
+def _failed_execution(call: ToolCall, reason: str) -> ToolCallResult:
+    return _failure(call, f"Tool execution failed: {reason}")
+
+
+def _failure(call: ToolCall, message: str) -> ToolCallResult:
+    return ToolCallResult(call, {"error": message}, failed=True)

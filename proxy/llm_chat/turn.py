@@ -1,0 +1,135 @@
+"""One turn of a conversation: a response of the model, and the results of the tools it calls.
+
+Source: owner's document 002, "Turn".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from llm_chat.events import (
+    ErrorEvent,
+    ProviderEvent,
+    ReasoningEvent,
+    ResponseEnd,
+    TextEvent,
+    ToolCallResult,
+    ToolCallStart,
+    TurnEvent,
+    call_args,
+)
+from llm_chat.provider import Provider
+from llm_chat.tools import ToolRunner
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.turns import Json, Part, Reasoning, Text, ToolCall, ToolResult
+
+
+class Turn:
+    """A turn of a conversation."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        tool_runner: ToolRunner,
+        messages: list[RequestMessage],
+        options: Conversation,
+    ) -> None:
+        """The request is `options` with these messages; the turn's own are appended to them."""
+        self.messages = messages
+        self.request = replace(options, messages=tuple(messages))
+        self.calls: list[ToolCall] = []
+        """The calls so far."""
+        self.error: ErrorEvent | None = None
+        """The error that ended the turn."""
+        self.response: ResponseEnd | None = None
+        """The end of the response."""
+        self.needs_next_turn = False
+        """Whether the model waits for what the turn appended."""
+        self._provider = provider
+        self._tool_runner = tool_runner
+        self._parts: list[Part] = []
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(part.text for part in self._parts if isinstance(part, Text))
+
+    async def execute(self) -> AsyncGenerator[TurnEvent, None]:
+        """Request the response, run the tools that it calls, and append both to the messages.
+
+        An error ends the turn: nothing is appended, and no tool runs.
+        """
+        async with aclosing(provider_events(self._provider, self.request)) as events:
+            async for event in events:
+                match event:
+                    case ResponseEnd():
+                        self.response = event
+                        break
+                    case ErrorEvent():
+                        self.error = event
+                        yield event
+                        return
+                    case TextEvent(text=text):
+                        self._parts.append(Text(text))
+                    case ReasoningEvent(text=text):
+                        self._parts.append(Reasoning(text))
+                    case ToolCallStart(call=call):
+                        self.calls.append(call)
+                        self._parts.append(call)
+                    case _:
+                        pass
+                yield event
+        results: list[ToolCallResult] = []
+        async with aclosing(self._tool_runner.run(self.calls)) as events_of_tools:
+            async for result in events_of_tools:
+                results.append(result)
+                yield result
+        self._append(results)
+
+    def _append(self, results: list[ToolCallResult]) -> None:
+        """Append the response and the results, together: providers refuse one without the other."""
+        given = self.response.parts if self.response else ()
+        if parts := tuple(map(_sendable, given or self._parts)):
+            self.messages.append(RequestMessage("assistant", parts))
+        if results:
+            self.messages.append(RequestMessage("tool", tuple(map(_tool_result, results))))
+            self.needs_next_turn = True
+        elif self.response and self.response.correction:
+            self.messages.append(RequestMessage("user", (Text(self.response.correction),)))
+            self.needs_next_turn = True
+
+
+async def provider_events(
+    provider: Provider, request: Conversation
+) -> AsyncGenerator[ProviderEvent, None]:
+    """The events of a response, up to its end or an error: also anything that is raised is one."""
+    try:
+        async with aclosing(provider.chat_stream(request)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, ResponseEnd | ErrorEvent):
+                    return
+    except Exception as error:  # of any provider, also an application's own
+        yield ErrorEvent(str(error) or type(error).__name__, type(error).__name__)
+    else:
+        yield ResponseEnd("stop")
+
+
+def _sendable(part: Part) -> Part:
+    """A part of a response as it can be sent back: with arguments that providers accept."""
+    if isinstance(part, ToolCall) and call_args(part) is None:
+        return replace(part, arguments="{}")
+    return part
+
+
+def _tool_result(event: ToolCallResult) -> ToolResult:
+    call = event.call
+    return ToolResult(call.id, result_json(event.result), call.name, event.failed)
+
+
+def result_json(result: Json) -> str:
+    """A result as the model reads it: compact JSON, with all characters as they are."""
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
