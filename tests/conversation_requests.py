@@ -203,7 +203,7 @@ CHAT_BODY: Final[Mapping[str, Any]] = {
 GEMINI_CITY_SCHEMA: Final = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
 
 CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
-    "openai-chat": (chat_request(**CHAT_BODY), expected_conversation()),
+    "openai-chat": (chat_request(**CHAT_BODY), expected_conversation(model="m")),
     "openai-responses": (
         responses_request(
             instructions="Be brief.",

@@ -6,15 +6,24 @@ Decoded parts have no metadata.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import Final
+from typing import Any, Final
 
-from llm_proxy.conversation import Conversation, RequestMessage, Role, ToolDefinition
+from llm_proxy.conversation import (
+    Conversation,
+    ForcedTool,
+    RequestMessage,
+    Role,
+    ToolChoice,
+    ToolDefinition,
+)
 from llm_proxy.dialects.lenient_json import (
     Fields,
+    array_items,
     array_objects,
+    first_integer,
     get_items,
     get_object,
     get_objects,
@@ -50,6 +59,13 @@ _NAMED_TOOL_TYPES: Final = ("function", "custom")
 """The types of tools that must have a name."""
 
 _TEXT_BLOCK_TYPES: Final = ("text", "input_text", "output_text")
+
+_TOOL_CHOICES: Final[Mapping[str, ToolChoice]] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "required",
+    "any": "required",
+}
 
 
 def decode_role(value: Json) -> Role | None:
@@ -87,6 +103,49 @@ def decode_number(value: Json) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -_NUMBER_LIMIT < value < _NUMBER_LIMIT else None
+
+
+def decode_stop_sequences(value: Json) -> tuple[str, ...]:
+    """The texts of a list, or a text as the only one."""
+    texts = [value] if isinstance(value, str) else array_items(value)
+    return tuple(join_pieces([text]) for text in texts if isinstance(text, str))
+
+
+OPTION_DECODERS: Final[Mapping[str, Callable[[Json], Any]]] = {
+    "temperature": decode_number,
+    "top_p": decode_number,
+    "max_tokens": first_integer,
+    "top_k": first_integer,
+    "repeat_penalty": decode_number,
+    "seed": first_integer,
+    "stop_sequences": decode_stop_sequences,
+}
+"""The generation options of a `Conversation`, and what decodes each."""
+
+OptionNames = Mapping[str, tuple[str, ...]]
+"""A format's own names of generation options, by that of `Conversation`: the first is encoded, and
+the first that is set is decoded."""
+
+
+def decode_options(fields: Fields, names: OptionNames) -> dict[str, Any]:
+    """The generation options that are set, by their names in `Conversation`."""
+    options = {}
+    for option, field_names in names.items():
+        for value in map(OPTION_DECODERS[option], map(fields.get, field_names)):
+            if value not in (None, ()):
+                options[option] = value
+                break
+    return options
+
+
+def decode_tool_choice(value: Json) -> ToolChoice | None:
+    """A word or an object: with the name of a function, or with the word as its type."""
+    if isinstance(value, dict):
+        name = get_object(value, "function").get("name") or value.get("name")
+        if forced_name := text_or_empty(name):
+            return ForcedTool(forced_name)
+        value = value.get("type")
+    return _TOOL_CHOICES.get(str_or_empty(value))
 
 
 def is_reasoning_enabled(switch: Json) -> bool:
@@ -153,11 +212,11 @@ def conversation(
 ) -> Conversation:
     """The conversation of these messages, with adjacent ones merged for `mergeable_roles`.
 
-    `sampling` has the temperature, and top-p under its name.  Without a `system` prompt, the first
-    `system` message is that.  A result without a name gets that of its call: the last one before it
-    with the same id.
+    `sampling` has the temperature, and top-p under its name; `decode_options` decodes the others.
+    Without a `system` prompt, the first `system` message is that.  A result without a name gets
+    that of its call: the last one before it with the same id.
     """
-    merged = _merge_adjacent_messages(messages, mergeable_roles)
+    merged = merge_adjacent_messages(messages, mergeable_roles)
     system_texts = (message.text for message in merged if message.role == "system")
     return Conversation(
         merged,
@@ -167,9 +226,10 @@ def conversation(
     )
 
 
-def _merge_adjacent_messages(
-    messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...]
+def merge_adjacent_messages(
+    messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...] = ("tool",)
 ) -> tuple[RequestMessage, ...]:
+    """The messages, with adjacent ones merged for these roles, and with the names of results."""
     merged_messages: list[RequestMessage] = []
     tool_names: dict[str, str] = {}
     for role, group in groupby(messages, key=lambda message: message.role):

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, TypeGuard, TypeVar
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.lenient_json import get_text, join_pieces
 from llm_proxy.turns import (
     Citation,
@@ -20,7 +21,7 @@ from llm_proxy.turns import (
     Turn,
 )
 
-TurnOrPart = TypeVar("TurnOrPart", Turn, Part)
+Content = TypeVar("Content", Turn, Part, Conversation)
 
 TEXT_ARGUMENT_CALL_TYPES: Final = ("custom", "custom_tool_call")
 """The types of calls whose arguments are plain text, not an object."""
@@ -112,12 +113,12 @@ def _shift_citation(citation: Citation, offset: int) -> Citation:
     return replace(citation, span=(start + offset, end + offset))
 
 
-def replace_lone_surrogates(turn_or_part: TurnOrPart) -> TurnOrPart:
-    """The turn or the part, with U+FFFD for each lone surrogate outside of metadata.
+def replace_lone_surrogates(content: Content) -> Content:
+    """The value, with U+FFFD for each lone surrogate outside of metadata and JSON Schemas.
 
     Metadata is unchanged: what cannot be encoded is left out elsewhere.
     """
-    replaced: TurnOrPart = _replace_in_value(turn_or_part)
+    replaced: Content = _replace_in_value(content)
     return replaced
 
 

@@ -22,7 +22,7 @@ from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
 from llm_proxy.dialects.cohere import chat_v1
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_object
-from llm_proxy.dialects.openai import chat_messages
+from llm_proxy.dialects.openai import chat_messages, chat_requests
 from llm_proxy.dialects.openai.chat_messages import ChatMessageEncoder
 from llm_proxy.dialects.openai.family import OPENAI_VARIANT
 from llm_proxy.dialects.response_encoding import Document
@@ -233,12 +233,12 @@ _ENTRY_BY_MODEL_PATTERN: Final[tuple[tuple[str, _Entry], ...]] = (
     (r"meta\.llama", _LLAMA_ENTRY),
     (r"mistral\.(?:mistral-7b|mixtral|mistral-(?:small|large)-2402)",
      (_decode_prompt, _text_list_format("outputs"))),
-    (r"mistral\.", (chat_messages.decode_request, _chat_format("stop_reason"))),
+    (r"mistral\.", (chat_requests.decode_request, _chat_format("stop_reason"))),
     (r"cohere\.command-(?:r|a)", (chat_v1.decode_request, _COMMAND_R)),
     (r"cohere\.command", (_decode_prompt, None)),
     (r"deepseek\.r1", (_decode_prompt, _text_list_format("choices"))),
     (r"(?:ai21\.jamba|deepseek|google|minimax|moonshotai?|nvidia|openai|qwen|writer|zai)\b",
-     (chat_messages.decode_request, _chat_format())),
+     (chat_requests.decode_request, _chat_format())),
 )  # fmt: skip
 """In matching order."""
 

@@ -18,7 +18,7 @@ from typing import Any
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object, selected_fields
-from llm_proxy.dialects.openai import chat_messages, family
+from llm_proxy.dialects.openai import chat_messages, chat_requests, family
 from llm_proxy.dialects.openai.chat_messages import MESSAGE_METADATA_FIELDS, ChatMessageEncoder
 from llm_proxy.dialects.openai.choices import FINISH, ChoicesDialect, ResponseOptions
 from llm_proxy.dialects.response_encoding import Document
@@ -48,9 +48,15 @@ class OpenAIChat(ChoicesDialect):
         return request.method == "POST" and family.CHAT_PATH.fullmatch(request.path) is not None
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The messages, tools and sampling parameters of the body; None if it is not an object."""
+        """The messages, tools and options of the body; None if it is not an object."""
         body = parse_object(request.body)
-        return chat_messages.decode_request(body) if body else None
+        if not body:
+            return None
+        return replace(chat_requests.decode_request(body), model=self.model(request))
+
+    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+        """The request to `/v1/chat/completions`; a stream ends with the usage."""
+        return chat_requests.encode_request(conversation, stream=stream)
 
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """The `delta` of a stream, else the `message`; Perplexity always sends both."""

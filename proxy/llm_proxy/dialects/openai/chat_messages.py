@@ -1,4 +1,4 @@
-"""The messages of chats: those of responses, whole or as deltas, and those of requests.
+"""The messages of chats: of responses, whole or as deltas, and the parts of those of requests.
 
 Servers use different fields for the same thing.  Reasoning comes as `reasoning_content`
 (DeepSeek, xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside
@@ -12,8 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import json_api, request_decoding, turn_parts
+from llm_proxy.dialects import json_api, turn_parts
 from llm_proxy.dialects.encoding import one_piece
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
@@ -52,9 +51,6 @@ from llm_proxy.turns import (
 MESSAGE_METADATA_FIELDS: Final = ("extra_content",)
 """The metadata fields of a turn that are in its message, and those of a call: Gemini's
 signatures."""
-
-_REASONING_SWITCHES: Final = ("reasoning_effort", "reasoning", "thinking", "enable_thinking")
-"""Fields that enable reasoning: of OpenAI, OpenRouter, DeepSeek and Qwen."""
 
 _REASONING_FIELDS: Final = frozenset(
     ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
@@ -121,44 +117,10 @@ class ChatMessageDecoder:
 
 def delta_output_chars(delta: Fields) -> int:
     """How many output characters a delta adds, the start of a tool call included."""
-    return sum(map(fragment_output_chars, _decode_parts(delta)))
+    return sum(map(fragment_output_chars, decode_parts(delta)))
 
 
-def decode_request(body: Fields) -> Conversation:
-    """The conversation in the body of a request."""
-    response_format = get_object(body, "response_format")
-    json_schema = get_object(response_format, "json_schema")
-    return replace(
-        request_decoding.conversation(_decode_messages(body), body),
-        tools=(
-            *request_decoding.decode_function_tools(body.get("tools")),
-            *request_decoding.decode_function_tools(body.get("functions")),
-        ),
-        reasoning_enabled=any(
-            request_decoding.is_reasoning_enabled(body.get(name)) for name in _REASONING_SWITCHES
-        ),
-        response_schema=request_decoding.response_schema(
-            response_format, json_schema.get("schema"), response_format.get("schema")
-        ),
-    )
-
-
-def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    """The messages of a request; the result of a legacy function has a name but no call ID."""
-    for message in get_objects(body, "messages"):
-        role = request_decoding.decode_role(message.get("role"))
-        if role == "tool":
-            result = ToolResult(
-                request_decoding.text_or_empty(message.get("tool_call_id")),
-                request_decoding.tool_output_text(message.get("content")),
-                request_decoding.text_or_empty(message.get("name")),
-            )
-            yield request_decoding.request_message(role, [result])
-        elif role is not None:
-            yield request_decoding.request_message(role, _decode_parts(message))
-
-
-def _decode_parts(message: Fields) -> Iterator[Part]:
+def decode_parts(message: Fields) -> Iterator[Part]:
     """The parts of a message, or the fragments of a delta."""
     yield from (fragment for _, fragment in _decode_fragments(message))
     yield from map(_decode_tool_call, get_objects(message, "tool_calls"))
@@ -377,7 +339,7 @@ class ChatMessageEncoder:
                     index = {"index": call_count} if streamed else {}
                     call_count += 1
                     is_whole = not streamed or self.variant.sends_whole_tool_calls
-                    call = _encode_call(part, part.arguments if is_whole else "")
+                    call = encode_call(part, part.arguments if is_whole else "")
                     yield {"tool_calls": [{**index, **call}]}
                     kind, arguments_field = _call_fields(part)
                     for piece in () if is_whole else split_text(part.arguments):
@@ -442,7 +404,8 @@ def _call_fields(call: ToolCall) -> tuple[str, str]:
     return ("custom", "input") if _CUSTOM_CALL in call.metadata else ("function", "arguments")
 
 
-def _encode_call(call: ToolCall, arguments: str) -> Document:
+def encode_call(call: ToolCall, arguments: str) -> Document:
+    """A call with these arguments; the metadata that clients send back is included."""
     kind, arguments_field = _call_fields(call)
     return {
         "id": call.id,
