@@ -244,11 +244,11 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
             reasoning={"effort": "low", "summary": "auto"},
             text={"format": {"type": "json_schema", "name": "a", "schema": ANSWER_SCHEMA}},
         ),
-        expected_conversation(),
+        expected_conversation(model="m"),
     ),
     "anthropic": (
         anthropic_request(**ANTHROPIC_BODY),
-        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True, model="m", max_tokens=9),
     ),
     "gemini": (
         gemini_request(
@@ -393,7 +393,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
             format=ANSWER_SCHEMA,
         ),
         replace(
-            expected_conversation(call_id=""),
+            expected_conversation(call_id="", model="m"),
             messages=(
                 RequestMessage("user", (Text("Weather in Rome?\nPlease."),)),
                 *expected_conversation(call_id="").messages[1:],
@@ -451,7 +451,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
         json_request(
             "/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", **ANTHROPIC_BODY
         ),
-        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True, model="m"),
     ),
 }
 """By dialect and variant: the request and its conversation, without the system message."""

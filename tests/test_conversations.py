@@ -92,7 +92,7 @@ PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
     ),
     "openai-responses": (
         responses_request(input="Once"),
-        Conversation((RequestMessage("user", (Text("Once"),)),)),
+        Conversation((RequestMessage("user", (Text("Once"),)),), model="m"),
     ),
     "gemini-interactions": (
         interaction_request(
@@ -126,6 +126,7 @@ PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
             (RequestMessage("user", (Text("Once"), Media("image/*", base64="aGk="))),),
             system="Be brief.",
             temperature=1,
+            model="m",
         ),
     ),
     "cohere": (

@@ -20,9 +20,14 @@ from llm_proxy.conversation import (
 )
 from llm_proxy.dialects import json_api, request_decoding, response_encoding
 from llm_proxy.dialects.encoding import PART_LABELS
+from llm_proxy.dialects.lenient_json import get_text
 from llm_proxy.dialects.request_decoding import OPTION_DECODERS, OptionNames
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.dialects.turn_parts import is_empty_part, replace_lone_surrogates
+from llm_proxy.dialects.turn_parts import (
+    is_empty_part,
+    is_provider_tool_call,
+    replace_lone_surrogates,
+)
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -50,18 +55,25 @@ def refusal(dialect: str, what: str) -> NotRepresentable:
 
 
 def prepared_conversation(
-    dialect: str, conversation: Conversation, part_kinds: PartKinds = MESSAGE_PARTS
+    dialect: str,
+    conversation: Conversation,
+    part_kinds: PartKinds = MESSAGE_PARTS,
+    provider_tool_types: tuple[str, ...] = (),
 ) -> Conversation:
     """The conversation as an encoder needs it: with parts of these kinds that have content.
 
     Adjacent tool messages are one, and each result has the name of its call.  A data URL becomes
-    inline media.
+    inline media.  Calls of a provider's own tools are refused, unless their type has one of the
+    ends in `provider_tool_types`.
     """
     conversation = replace_lone_surrogates(conversation)
     messages = [
         RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds)))
         for message in conversation.messages
     ]
+    for call in (part for message in messages for part in message.parts):
+        if is_provider_tool_call(call) and not _type_of(call).endswith(provider_tool_types):
+            raise refusal(dialect, f"{call.name}, a tool of another provider")
     return replace(conversation, messages=request_decoding.merge_adjacent_messages(messages))
 
 
@@ -80,6 +92,10 @@ def _prepared_parts(dialect: str, message: RequestMessage, part_kinds: PartKinds
                 yield part
             case _:
                 pass
+
+
+def _type_of(call: ToolCall) -> str:
+    return get_text(dict(call.metadata), "type")
 
 
 def part_refusal(dialect: str, part: Part, role: str) -> NotRepresentable:

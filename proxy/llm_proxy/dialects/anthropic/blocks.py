@@ -73,12 +73,12 @@ _PART_FIELDS: Final = {
 TOOL_USE: Final = "tool_use"
 _MCP_TOOL_USE: Final = "mcp_tool_use"
 _MCP_TOOL_RESULT: Final = "mcp_tool_result"
-_TOOL_RESULT_SUFFIX: Final = "_tool_result"
+TOOL_RESULT_SUFFIX: Final = "_tool_result"
 """The end of each result type: `web_search_tool_result`."""
 _CLIENT_CALL_METADATA: Final = ("caller", "toolset_name")
 _DEFAULT_MCP_SERVER: Final = "server"
 
-_COMPACTION: Final = "compaction"
+COMPACTION: Final = "compaction"
 _CONTAINER_UPLOAD: Final = "container_upload"
 
 _WEB_PAGE_LOCATION: Final = "web_search_result_location"
@@ -215,9 +215,9 @@ def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
             if kind == TOOL_USE:  # only tools of the provider keep the type
                 metadata = tuple(pair for pair in metadata if pair[0] != "type")
             return ToolCall(text_of("id"), text_of("name"), text_of("partial_json"), metadata)
-        case str(kind) if kind.endswith(_TOOL_RESULT_SUFFIX):
+        case str(kind) if kind.endswith(TOOL_RESULT_SUFFIX):
             # tools of MCP servers have any name
-            default_name = kind.removesuffix(_TOOL_RESULT_SUFFIX) * (kind != _MCP_TOOL_RESULT)
+            default_name = kind.removesuffix(TOOL_RESULT_SUFFIX) * (kind != _MCP_TOOL_RESULT)
             return ToolResult(
                 text_of("tool_use_id"),
                 _result_text(block.get("content")),
@@ -276,7 +276,7 @@ def is_sent_empty(part: Part) -> bool:
         case Text():
             return bool(part.citations)
         case Reasoning():
-            return original_type(part) == _COMPACTION
+            return original_type(part) == COMPACTION
         case _:
             return isinstance(part, Media)
 
@@ -292,7 +292,7 @@ def encode_block(part: Part, default_signature: str, answered_calls: Iterable[st
             citations = [_encode_citation(citation) for citation in part.citations]
             citation_fields = {"citations": citations} if citations else {}
             return {"type": "text", "text": part.text, **citation_fields}
-        case Reasoning() if kind == _COMPACTION:
+        case Reasoning() if kind == COMPACTION:
             signature_field = {"signature": part.signature} if part.signature else {}
             encrypted_field = {"encrypted_content": part.redacted} if part.redacted else {}
             metadata = _typed_metadata(part)
@@ -339,7 +339,7 @@ def _encode_citation(citation: Citation) -> Document:
 def _encode_tool_result(kind: str, result: ToolResult) -> Document:
     """A result; MCP results always have `is_error`, others if nothing else shows a failure."""
     block: Document = {"type": _MCP_TOOL_RESULT}
-    if kind.endswith(_TOOL_RESULT_SUFFIX):
+    if kind.endswith(TOOL_RESULT_SUFFIX):
         block = _typed_metadata(result)
     is_mcp_result = block["type"] == _MCP_TOOL_RESULT
     content = _structured_content(result.content, is_mcp_result=is_mcp_result)

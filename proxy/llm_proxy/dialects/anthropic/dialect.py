@@ -22,8 +22,9 @@ import orjson
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
-from llm_proxy.dialects.anthropic import messages
+from llm_proxy.dialects.anthropic import messages, requests
 from llm_proxy.dialects.anthropic.messages import REQUEST_ID
+from llm_proxy.dialects.anthropic.requests import VERSION_HEADER, VERSION_HEADERS
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encoding import AccountLimits, EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, parse_object, select_metadata
@@ -33,9 +34,6 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Part, TokenCounting, Turn
-
-_VERSION_HEADER: Final = "anthropic-version"
-"""The header that all clients of Anthropic's API send, and no other client."""
 
 _SAMPLE_MAX_TOKENS: Final = 4096
 
@@ -138,8 +136,14 @@ class Anthropic(Dialect):
         if not body or request.method != "POST" or _COUNT_TOKENS_PATH.search(request.path):
             return None
         if request.path.endswith(_COMPLETION_SUFFIX):
-            return messages.decode_completion_request(body)
-        return messages.decode_request(body)
+            conversation = requests.decode_completion_request(body)
+        else:
+            conversation = requests.decode_request(body)
+        return replace(conversation, model=self.model(request))
+
+    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+        """The request to `/v1/messages`, with the API version as a header."""
+        return requests.encode_request(conversation, stream=stream)
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with `message_stop`, with a stop reason, or with an error in the stream."""
@@ -194,9 +198,7 @@ class Anthropic(Dialect):
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A Messages request, with the API version that every client sends."""
         body = {"model": model, "max_tokens": _SAMPLE_MAX_TOKENS, "messages": [], "stream": stream}
-        return response_encoding.json_post_request(
-            "/v1/messages", body, ((_VERSION_HEADER, "2023-06-01"),)
-        )
+        return response_encoding.json_post_request("/v1/messages", body, VERSION_HEADERS)
 
     def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -331,7 +333,7 @@ class _ResponseDecoder:
 
 
 def _has_version_header(request: Request) -> bool:
-    return header_value(request.headers, _VERSION_HEADER) is not None
+    return header_value(request.headers, VERSION_HEADER) is not None
 
 
 def _parse_event_payload(message: bytes) -> Fields:

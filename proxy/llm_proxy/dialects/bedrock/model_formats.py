@@ -16,7 +16,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import request_decoding
-from llm_proxy.dialects.anthropic import messages
+from llm_proxy.dialects.anthropic import messages, requests
 from llm_proxy.dialects.bedrock import converse, converse_request_decoder
 from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
 from llm_proxy.dialects.cohere import chat_v1
@@ -218,8 +218,8 @@ def _decode_titan_request(body: Fields) -> Conversation:
 _Entry = tuple[Callable[[Fields], Conversation], ModelFormat | None]
 """The decoder of requests, and the format of responses; None if they are not encoded."""
 
-_CLAUDE_ENTRY: Final[_Entry] = (messages.decode_request, _CLAUDE)
-_CLAUDE_COMPLETION_ENTRY: Final[_Entry] = (messages.decode_completion_request, None)
+_CLAUDE_ENTRY: Final[_Entry] = (requests.decode_request, _CLAUDE)
+_CLAUDE_COMPLETION_ENTRY: Final[_Entry] = (requests.decode_completion_request, None)
 _NOVA_ENTRY: Final[_Entry] = (converse_request_decoder.decode_request, _NOVA)
 _TITAN_ENTRY: Final[_Entry] = (_decode_titan_request, None)
 _LLAMA_ENTRY: Final[_Entry] = (_decode_prompt, _LLAMA)

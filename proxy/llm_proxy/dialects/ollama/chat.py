@@ -1,4 +1,4 @@
-"""Decodes and encodes Ollama's chats and completions: requests, responses and errors.
+"""Decodes and encodes the responses of Ollama's chats and completions, and errors.
 
     ( thinking | content | images | tool_calls )* done
 
@@ -16,8 +16,7 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import json_api, request_decoding, response_encoding, wire
+from llm_proxy.dialects import json_api, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
@@ -46,7 +45,6 @@ from llm_proxy.turns import (
     Reasoning,
     Text,
     ToolCall,
-    ToolResult,
     Turn,
     Usage,
 )
@@ -106,51 +104,6 @@ ERRORS: Final = Errors(
         503: Failure("server busy, please try again.  maximum pending requests exceeded"),
     }
 )
-
-
-def decode_request(path: str, body: Fields) -> Conversation:
-    """The conversation of a chat; or of a completion, which is one message of the user."""
-    options, response_format = get_object(body, "options"), body.get("format")
-    if path == CHAT:
-        conversation = request_decoding.conversation(_decode_messages(body), options)
-    else:
-        prompt = request_decoding.decode_texts(body.get("prompt"))
-        parts: list[Part] = [*prompt, *_decode_images(body)]
-        message = request_decoding.request_message("user", parts)
-        system = request_decoding.text_or_empty(body.get("system"))
-        conversation = request_decoding.conversation([message], options, system)
-    return replace(
-        conversation,
-        tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
-        reasoning_enabled=request_decoding.is_reasoning_enabled(body.get("think")),
-        response_schema={}
-        if response_format == "json"
-        else request_decoding.first_schema(response_format),
-    )
-
-
-def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    """The messages; old servers have no ids for calls, and older ones no tool names."""
-    for message in get_objects(body, "messages"):
-        role = request_decoding.decode_role(message.get("role"))
-        if role == "tool":
-            content = request_decoding.tool_output_text(message.get("content"))
-            name = get_string(message, "tool_name") or get_string(message, "name")
-            result = ToolResult(get_string(message, "tool_call_id"), content, name)
-            yield request_decoding.request_message(role, [result])
-        elif role is not None:
-            parts: list[Part] = [
-                Reasoning(get_string(message, "thinking")),
-                Text(get_string(message, "content")),
-                *_decode_images(message),
-                *_decode_tool_calls(message),
-            ]
-            yield request_decoding.request_message(role, parts)
-
-
-def _decode_images(fields: Fields) -> Iterator[Media]:
-    for image in get_items(fields, "images"):
-        yield Media("image/*", base64=str_or_empty(image))
 
 
 def wire_format(path: str, *, stream: bool) -> WireFormat:
@@ -250,11 +203,11 @@ def _decode_fragments(line: Fields) -> Iterator[tuple[Part, str | None]]:
     for image in (line.get("image"), *get_items(message, "images")):
         if image_base64 := str_or_empty(image):
             yield Media("image/*", base64=image_base64), None
-    for call in _decode_tool_calls(message):
+    for call in decode_tool_calls(message):
         yield call, None
 
 
-def _decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
+def decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
     """The tool calls of a message in a response or a request; old servers have no ids."""
     for call in get_objects(message, "tool_calls"):
         function = get_object(call, "function")

@@ -10,6 +10,7 @@ document; the response to copying or deleting a model declares an empty body.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -19,7 +20,7 @@ from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import get_text, parse_object
-from llm_proxy.dialects.ollama import auxiliary_responses, chat
+from llm_proxy.dialects.ollama import auxiliary_responses, chat, requests
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, Turn
@@ -59,7 +60,11 @@ class Ollama(Dialect):
         body = parse_object(request.body)
         if not auxiliary_responses.is_generation_request(request.path, body):
             return None
-        return chat.decode_request(request.path, body)
+        return replace(requests.decode_request(request.path, body), model=self.model(request))
+
+    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+        """The request to `/api/chat`, with options and an explicit `stream`."""
+        return requests.encode_request(conversation, stream=stream)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """NDJSON where the request streams and the status is 200, whatever the content type."""

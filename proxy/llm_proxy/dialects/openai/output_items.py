@@ -367,7 +367,7 @@ def representable_part(part: Part, *, has_audio: bool, reasoning_type: str) -> P
         case ToolCall() | ToolResult():
             texts: tuple[str, ...] = ()
             others: list[str] = []
-            if _original_type(part):
+            if original_type(part):
                 texts = ("id", "status")
                 others = [name for name in fields if name not in (*_CALL_FIELDS, "result", *texts)]
             elif isinstance(part, ToolCall):
@@ -406,7 +406,7 @@ def _text_metadata(part: Part, names: tuple[str, ...]) -> Metadata:
     )
 
 
-def _original_type(part: Part) -> str:
+def original_type(part: Part) -> str:
     """The type of the item that a call or result was decoded from; empty for a function's."""
     kind = dict(part.metadata).get("type")
     if not isinstance(kind, str) or kind == _FUNCTION_CALL:
@@ -455,7 +455,7 @@ def _result_position_by_call(parts: Sequence[Part]) -> dict[int, int]:
     call_positions = {part.id: at for at, part in enumerate(parts) if isinstance(part, ToolCall)}
     for at, part in enumerate(parts):
         match part:
-            case ToolResult() if not _original_type(part):
+            case ToolResult() if not original_type(part):
                 call_at = call_positions.get(part.call_id)
             case Media() if not is_audio(part):
                 call_at = call_positions.get(str(dict(part.metadata).get("id", "")))
@@ -464,7 +464,7 @@ def _result_position_by_call(parts: Sequence[Part]) -> dict[int, int]:
         if call_at is None or call_at in positions:
             continue
         # The item of an image call holds an image or an error, that of any other call any result.
-        is_image_call = _original_type(parts[call_at]) == IMAGE_CALL
+        is_image_call = original_type(parts[call_at]) == IMAGE_CALL
         is_error = isinstance(part, ToolResult) and part.failed and bool(part.content)
         if is_image_call is isinstance(part, Media) or (is_image_call and is_error):
             positions[call_at] = at
@@ -580,7 +580,7 @@ def _encode_image(image: Media, call: ToolCall) -> Document:
 
 def _encode_call(call: ToolCall, result: ToolResult | None) -> Document:
     """The item of a call, with its result if there is one."""
-    kind = _original_type(call) or (_FUNCTION_CALL if result is None else _MCP_CALL)
+    kind = original_type(call) or (_FUNCTION_CALL if result is None else _MCP_CALL)
     item_type = _item_type(kind)
     fields = _fields_except(call, "type")
     failed: bool | None = None
@@ -605,7 +605,7 @@ def _encode_call(call: ToolCall, result: ToolResult | None) -> Document:
 
 def _encode_result(result: ToolResult) -> Document:
     """The item of a result that is separate from its call."""
-    kind = _original_type(result) or f"{_FUNCTION_CALL}_output"
+    kind = original_type(result) or f"{_FUNCTION_CALL}_output"
     fields = _fields_except(result, "type")
     error = fields.pop("error", None)
     shows_failure = bool(error) and fields.get("status") != "failed"

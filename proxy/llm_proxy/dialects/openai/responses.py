@@ -46,7 +46,7 @@ from llm_proxy.dialects.openai import (
     family,
     output_item_events,
     output_items,
-    responses_request_decoder,
+    responses_requests,
 )
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER, provider_variant
 from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler, TypedEvent
@@ -269,7 +269,13 @@ class OpenAIResponses(family.OpenAIDialect):
         """The conversation; None for token counts and stored responses, which make no turn."""
         body = parse_object(request.body)
         requests_turn = request.method == "POST" and _TURN_PATH_END.search(request.path)
-        return responses_request_decoder.decode_request(body) if body and requests_turn else None
+        if not body or not requests_turn:
+            return None
+        return replace(responses_requests.decode_request(body), model=self.model(request))
+
+    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+        """The request to `/v1/responses`, without `store`: the provider's default applies."""
+        return responses_requests.encode_request(conversation, stream=stream)
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at the event with the whole response, or at an error in the stream."""
