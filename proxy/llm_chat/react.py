@@ -212,6 +212,9 @@ class ReactStream:
 
     def feed(self, piece: str) -> Sequence[ReactPiece]:
         """Read the next piece of the output; returns what to show: never a marker or an action."""
+        if self._answer:  # the fast way through a long answer, in which markers do not count
+            added = self._answer.add(piece)
+            return (Text(added),) if added else ()
         shown: list[ReactPiece] = []
         position = 0
         while position < len(piece):

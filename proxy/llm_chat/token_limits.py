@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Protocol, runtime_checkable
 
@@ -59,7 +59,7 @@ class TokenLimits:
     Raises `ValueError` for a limit below 1, and for a threshold that is not above 0 and at most 1.
     """
 
-    model_limits: Mapping[str, int] = MODEL_LIMITS
+    model_limits: Mapping[str, int] = field(default_factory=lambda: MODEL_LIMITS)
     """By the name of a model or of a family (see `limit_of`); by default the known models."""
     warning_threshold: float = 0.9
 
