@@ -20,6 +20,9 @@ from typing import Final
 from llm_proxy.providers import PROVIDERS
 
 PACKAGE: Final = "llm_proxy"
+RUNTIME_PACKAGE: Final = "llm_chat"
+"""The conversation runtime, which stands on `llm_proxy`."""
+_MAY_IMPORT_RUNTIME: Final = (RUNTIME_PACKAGE, f"{PACKAGE}.cli")
 
 _MODEL_MODULES: Final = frozenset(
     ("actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
@@ -27,7 +30,7 @@ _MODEL_MODULES: Final = frozenset(
 _ENTRY_MODULES: Final = frozenset(
     ("", "__main__", "cli", "pytest_plugin", "pytest_sessions", "python_api")
 )
-_LAYERS: Final = ("model", "logic", "modes", "shell", "entry points")
+_LAYERS: Final = ("model", "logic", "modes", "shell", "conversation runtime", "entry points")
 
 _IMPURE_MODULES: Final = frozenset(
     """
@@ -67,6 +70,8 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.shell.running.active_modes:run_in_thread.run",
         f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",
         f"{PACKAGE}.shell.upstream.signing:_run_botocore_lookup",
+        f"{RUNTIME_PACKAGE}.tools:_run_in_thread.work",
+        f"{RUNTIME_PACKAGE}.turn:provider_events",
     )
 )
 """The functions that may catch every exception.  The outermost frames of a task or a callback:
@@ -82,22 +87,28 @@ _PROVIDER_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 """The names of providers, but for a word of plain English, and of other products of theirs."""
-_MAY_NAME_PROVIDERS: Final = tuple(
-    f"{PACKAGE}.{prefix}"
-    for prefix in (
-        "dialects",
-        "diff.exchanges",
-        "importing.aimock",
-        "matching.normalisers",
-        "matching.presets",
-        "pacing.pace",
-        "providers",
-        "redaction",
-        "shell.upstream.signing",
-    )
+_MAY_NAME_PROVIDERS: Final = (
+    f"{RUNTIME_PACKAGE}.local_provider",
+    f"{RUNTIME_PACKAGE}.model_limits",
+    f"{RUNTIME_PACKAGE}.settings",
+    *(
+        f"{PACKAGE}.{prefix}"
+        for prefix in (
+            "dialects",
+            "diff.exchanges",
+            "importing.aimock",
+            "matching.normalisers",
+            "matching.presets",
+            "pacing.pace",
+            "providers",
+            "redaction",
+            "shell.upstream.signing",
+        )
+    ),
 )
 """The modules, by the beginning of their names, that name providers: the dialects, `providers`, and
-tables of headers, of another tool's format, of presets of clients and of paces, of AWS's hosts."""
+tables of headers, of another tool's format, of presets of clients and of paces, of AWS's hosts, and
+those of the conversation runtime."""
 
 _ATOMIC_GROUP: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
 """A possessive or atomic group, in the text of a pattern without its character sets."""
@@ -194,11 +205,13 @@ def _modules(sources: Sequence[Source]) -> frozenset[str]:
 
 
 def _layer(module: str) -> int:
+    if module.startswith(RUNTIME_PACKAGE):
+        return 4
     name = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
     if name in _MODEL_MODULES:
         return 0
     if name in _ENTRY_MODULES:
-        return 4
+        return 5
     return {"modes": 2, "shell": 3}.get(name, 1)
 
 
@@ -218,6 +231,16 @@ def imports_upward(sources: Sequence[Source]) -> Iterator[str]:
                     imported.line,
                     f"{_LAYERS[layer]} import {module}, which is of the {_LAYERS[imported_layer]}",
                 )
+
+
+def imports_of_runtime(sources: Sequence[Source]) -> Iterator[str]:
+    """Only the command line imports the conversation runtime."""
+    own_modules = _modules(sources)
+    for source in sources:
+        for imported in source_imports(source):
+            is_runtime = imported.module(own_modules).startswith(RUNTIME_PACKAGE)
+            if is_runtime and not source.module.startswith(_MAY_IMPORT_RUNTIME):
+                yield source.violation(imported.line, f"import of {imported.name}")
 
 
 def import_cycles(sources: Sequence[Source]) -> Iterator[str]:

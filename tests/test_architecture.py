@@ -18,6 +18,7 @@ Rule = Callable[[Sequence[Source]], Iterator[str]]
 PACKAGE: Final = Path(llm_proxy.__file__).parent
 RULES: Final[tuple[Rule, ...]] = (
     house_rules.imports_upward,
+    house_rules.imports_of_runtime,
     house_rules.import_cycles,
     house_rules.imports_between_dialects,
     house_rules.impure_code,
@@ -30,7 +31,10 @@ RULES: Final[tuple[Rule, ...]] = (
 
 @pytest.fixture(scope="module")
 def package() -> tuple[Source, ...]:
-    return house_rules.package_sources(PACKAGE)
+    return (
+        *house_rules.package_sources(PACKAGE),
+        *house_rules.package_sources(PACKAGE.parent / house_rules.RUNTIME_PACKAGE),
+    )
 
 
 @pytest.mark.shows("001-05")
@@ -44,7 +48,14 @@ def test_the_package_keeps_the_rule(package: tuple[Source, ...], rule: Rule) -> 
 def test_all_modules_of_the_package_are_parsed(package: tuple[Source, ...]) -> None:
     modules = {source.module for source in package}
 
-    assert {"llm_proxy", "llm_proxy.exchange", "llm_proxy.framing.sse", "llm_proxy.cli"} <= modules
+    assert {
+        "llm_proxy",
+        "llm_proxy.exchange",
+        "llm_proxy.framing.sse",
+        "llm_proxy.cli",
+        "llm_chat",
+        "llm_chat.client",
+    } <= modules
 
 
 DIALECT_SOURCE: Final = "class {}:\n    def matches(self, request): ..."
@@ -126,6 +137,11 @@ VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         {"takes": "# what takes are\nimport re"},
         "takes:1: no docstring",
     ),
+    "the plugin imports the conversation runtime": (
+        house_rules.imports_of_runtime,
+        {"pytest_plugin": "import llm_chat.client", "llm_chat.client": ""},
+        "pytest_plugin:1: import of llm_chat.client",
+    ),
     "everything caught": (
         house_rules.catch_all_handlers,
         {"shell.pump": "class A:\n  def f(self):\n    try: g()\n    except Exception: pass"},
@@ -165,9 +181,12 @@ VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
 
 
 def parse_sources(texts: dict[str, str]) -> list[Source]:
-    """Parse made-up modules of the package, keyed by the part of the name after `llm_proxy.`."""
+    """Parse made-up modules: keyed by the part of the name after `llm_proxy.`, or `llm_chat...`."""
     return [
-        parse_source(f"llm_proxy.{name}".rstrip("."), text, name) for name, text in texts.items()
+        parse_source(
+            name if name.startswith("llm_chat") else f"llm_proxy.{name}".rstrip("."), text, name
+        )
+        for name, text in texts.items()
     ]
 
 
@@ -187,6 +206,10 @@ ALLOWED: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
     "downward": (
         house_rules.imports_upward,
         {"cli": "from llm_proxy import shell, version", "shell": "", "version": "", "": ""},
+    ),
+    "the command line imports the conversation runtime": (
+        house_rules.imports_of_runtime,
+        {"cli.chat": "import llm_chat.client", "llm_chat.client": ""},
     ),
     "a circle of types alone": (
         house_rules.import_cycles,

@@ -59,7 +59,10 @@ for each in names:
 @pytest.mark.long
 @pytest.mark.thorough  # in a daily run, a house rule checks that there are no import cycles
 def test_every_module_can_be_imported_alone() -> None:
-    modules = [source.module for source in house_rules.package_sources(PACKAGE)]
+    packages = (PACKAGE, PACKAGE.parent / house_rules.RUNTIME_PACKAGE)
+    modules = [
+        source.module for folder in packages for source in house_rules.package_sources(folder)
+    ]
     result = run_python("-c", IMPORT_EACH, *modules)
 
     assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"

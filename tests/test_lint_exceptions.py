@@ -17,7 +17,7 @@ EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z
 
 def sources() -> list[Path]:
     """Return all Python files of the repository, including scripts without a `.py` suffix."""
-    named = [*ROOT.glob("proxy/llm_proxy/**/*.py"), *ROOT.glob("tests/*.py")]
+    named = [*ROOT.glob("proxy/*/**/*.py"), *ROOT.glob("tests/*.py")]
     scripts = [path for path in ROOT.glob("scripts/**/*") if path.is_file()]
     python_scripts = [
         script

@@ -27,7 +27,7 @@ from llm_proxy.dialects import Dialect
 from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed
 from llm_proxy.exchange import Request
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
 from llm_proxy.version import __version__
 
 _FIRST_WAIT_S: Final = 0.5
@@ -229,17 +229,17 @@ class HttpProvider:
 
     def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
         """The error for a request to which no response came."""
-        detail = str(failure).partition("; ")[0]
+        connect_error = f"Failed to connect to {self.server_label} at {self.settings.base_url}"
         match failure.__cause__:
-            case aiohttp.ClientConnectorError() | aiohttp.ServerTimeoutError():
-                return ErrorEvent(
-                    f"Failed to connect to {self.server_label} at {self.settings.base_url}",
-                    "CONNECTION_FAILED",
-                    detail,
-                )
+            case aiohttp.ClientConnectorError(os_error=error):
+                return ErrorEvent(connect_error, "CONNECTION_FAILED", os_error_text(error))
+            case aiohttp.ServerTimeoutError():
+                limit = f"no connection within {self.settings.connect_timeout_s:g} s"
+                return ErrorEvent(connect_error, "CONNECTION_FAILED", limit)
             case TimeoutError():
                 return ErrorEvent(f"no response within {self.settings.timeout_s:g} s", "TIMEOUT")
             case _:
+                detail = str(failure).partition("; ")[0]
                 return ErrorEvent("the request failed", "CONNECTION_LOST", detail)
 
     @property

@@ -22,6 +22,7 @@ _COMMANDS: Final = {
         "replay": CommandEntry("serve", "Respond from cassettes, without any network access."),
         "auto": CommandEntry("serve", "Replay recorded requests; record the others."),
         "simulate": CommandEntry("serve", "Respond with scenarios, a mock or generated responses."),
+        "chat": CommandEntry("chat", "Send a prompt to a provider and print the response."),
         "reset": CommandEntry("reset", "Restart a session of a running proxy."),
     },
     "Cassettes": {

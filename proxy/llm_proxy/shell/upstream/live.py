@@ -379,7 +379,7 @@ def _upstream_failure(
             )
         case aiohttp.ClientConnectorError():
             return UpstreamFailed(
-                502, f"{upstream} cannot be reached ({_os_error_text(error.os_error)}); {hint}"
+                502, f"{upstream} cannot be reached ({os_error_text(error.os_error)}); {hint}"
             )
         case UnexpectedBytes():
             return UpstreamFailed(502, f"{upstream} sent data before it received the request")
@@ -401,14 +401,14 @@ def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
             )
         case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
             return (
-                f"cannot be reached ({_os_error_text(error.os_error)}); check that the proxy is "
+                f"cannot be reached ({os_error_text(error.os_error)}); check that the proxy is "
                 "running, or start llm-proxy with another --upstream-proxy"
             )
         case _:
             return None
 
 
-def _os_error_text(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """The reason, without the number and the address that asyncio adds."""
     if error.errno is None or isinstance(error, ssl.SSLError | socket.gaierror):
         return str(error.strerror or error)
