@@ -7,6 +7,7 @@ pace        how much later than from a bare loop pieces come at a pace, whether 
 simulate    how many scripted answers it serves in a second
 library     how soon a library of 100,000 cassettes is open, and what a hit in it costs
 miss        how long a miss among 10,000 cassettes takes
+chat        what llm_chat costs: CPU for a response, many conversations at once
 test        how long LLMProxy takes to start, and what a session adds to a test
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import conversations
 import cpu
 import large_library
 import misses
@@ -32,7 +34,7 @@ import sessions
 import simulate_speed
 from result_table import Row
 
-GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "test", "computing")
+GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "chat", "test", "computing")
 
 
 def main() -> int:
@@ -79,6 +81,7 @@ def _measure_groups(groups: Sequence[str], library: Path, *, is_quick: bool) -> 
         "simulate": simulate_speed.measure,
         "library": large_library.measure,
         "miss": misses.measure,
+        "chat": conversations.measure,
         "test": sessions.measure,
         "computing": cpu.measure,
     }

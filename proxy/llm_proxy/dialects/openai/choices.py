@@ -384,8 +384,7 @@ def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:
 
 def _decode_usage(document: Fields) -> Usage | None:
     """Usage at the top level, else in `x_groq` (Groq's agents) or in a choice (Moonshot)."""
-    choices = get_items(document, "choices")
-    for place in (document, document.get("x_groq"), *choices):
+    for place in (document, document.get("x_groq"), *get_items(document, "choices")):
         if isinstance(place, dict) and (usage := get_object(place, "usage")):
             return USAGE.decode(usage)
     return None
