@@ -232,6 +232,10 @@ OUTPUTS: Final = {
         "Thought: t\nThought: u\nAction: a\n",
         ReactOutput("t", "a"),
     ),
+    "002-40 a thought after the action": (
+        "Action: a\nAction Input: {}\nThought: late",
+        ReactOutput(None, "a", {}, "{}"),
+    ),
     "002-40 input without an action": ("Action Input: {}", ReactOutput()),
     "002-43 invalid": ("Action: a\nAction Input: {x}", ReactOutput(None, "a", None, "{x}")),
 }
@@ -471,12 +475,23 @@ def test_each_piece_is_shown_when_it_arrives() -> None:
         ("Thought: t\nFinal Answer: x", [Reasoning("t"), Text("x")]),
         ("One moment.\nAction: a\nAction Input: {}", [Text("One moment.")]),
         ("Sure:\nFinal Answer:   4\n", [Text("Sure:"), Text("\n4")]),
+        ("Sure:\nFinal Answer: ", [Text("Sure:")]),
         ("Action: a\nObservation: 1\nThought: invented\nAction: b\n", []),
         ("Final Answer", [Text("Final Answer")]),
         ("Final Answer:", []),
         ("A: 1\nB: 2\n", [Text("A: 1\nB: 2")]),
     ],
-    ids=["action", "answer", "text first", "text and answer", "invented", "cut", "empty", "plain"],
+    ids=[
+        "action",
+        "answer",
+        "text first",
+        "text and answer",
+        "text and no answer",
+        "invented",
+        "cut",
+        "empty",
+        "plain",
+    ],
 )
 def test_markers_and_actions_are_never_shown(output: str, shown: list[ReactPiece]) -> None:
     assert streamed([output])[1] == shown

@@ -101,6 +101,10 @@ ESTIMATES: Final = {
         Conversation((message("system", Text("12"), Text("34")),), system="12\n34"),
         1,
     ),
+    "002-36 a user message that repeats the prompt": (
+        Conversation((user("12345678"),), system="12345678"),
+        4,
+    ),
     "002-36 two equal system messages": (
         Conversation((message("system", Text("1234")),) * 2, system="1234"),
         2,
