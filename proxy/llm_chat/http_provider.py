@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -43,7 +43,7 @@ class HttpSettings:
 
     base_url: str
     """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family."""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     timeout_s: float = 600.0
     """Seconds without any content after which a response has failed."""
     max_retries: int = 2

@@ -178,6 +178,8 @@ def is_same_json(left: Json, right: Json) -> bool:
 def select_metadata(source: Fields, names: Iterable[str]) -> Metadata:
     """The named fields as pairs; empty values and those that JSON cannot preserve are left out."""
     pairs = [(name, source[name]) for name in names if name in source]
+    if not pairs:
+        return ()
     return tuple(
         [pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _survives_json_round_trip(pair)]
     )

@@ -52,6 +52,8 @@ MESSAGE_METADATA_FIELDS: Final = ("extra_content",)
 """The metadata fields of a turn that are in its message, and those of a call: Gemini's
 signatures."""
 
+_PLAIN_FIELDS: Final = frozenset(("role", "content"))
+"""The fields of a delta with nothing but text."""
 _REASONING_FIELDS: Final = frozenset(
     ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 )
@@ -128,6 +130,9 @@ def decode_parts(message: Fields) -> Iterator[Part]:
 
 def _decode_fragments(delta: Fields) -> KeyedFragments:
     """The fragments of a delta or a message in output order, without its `tool_calls`."""
+    if _PLAIN_FIELDS.issuperset(delta):  # most deltas of most responses
+        yield from _decode_content(delta.get("content"))
+        return
     if not _REASONING_FIELDS.isdisjoint(delta):
         yield from _decode_reasoning(delta)
     yield from _decode_content(delta.get("content"))

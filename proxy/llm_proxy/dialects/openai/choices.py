@@ -173,8 +173,9 @@ class ChoicesDecoder:
 
     def _feed_choice(self, choice: _Choice, fields: Fields) -> list[Part]:
         """Decode one piece of a choice, or the whole choice."""
-        for name, entries in _nonempty_logprobs(fields.get(_LOGPROBS)).items():
-            choice.logprobs.setdefault(name, []).extend(entries)
+        if logprobs := fields.get(_LOGPROBS):
+            for name, entries in _nonempty_logprobs(logprobs).items():
+                choice.logprobs.setdefault(name, []).extend(entries)
         reason = get_text(fields, "finish_reason")
         if error := fields.get("error"):
             choice.failure = json_api.decode_failure(error)
