@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import aclosing
 
 import click
@@ -16,12 +17,14 @@ from llm_chat import (
     Retry,
     TextEvent,
     TokenLimitExceeded,
+    TokenLimits,
     TokenLimitWarning,
     TurnComplete,
     providers_from_environment,
 )
 from llm_proxy import display
 from llm_proxy.cli.interruption import run_until_signal
+from llm_proxy.cli.options import server_options
 from llm_proxy.cli.output import is_stdout_terminal, print_note, write_stdout_bytes
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 
@@ -30,7 +33,13 @@ from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 @click.option("-p", "--provider", metavar="PROVIDER", help="The provider.  [default: openai]")
 @click.option("-m", "--model", metavar="MODEL", help="The model.  [default: default]")
 @click.argument("prompt")
-def chat(prompt: str, provider: str | None, model: str | None) -> None:
+@server_options("chat")
+def chat(
+    prompt: str,
+    provider: str | None,
+    model: str | None,
+    token_limit: tuple[tuple[str, int], ...],
+) -> None:
     r"""Send PROMPT to a provider and print the response as it arrives.
 
     The providers are openai, openai-responses, anthropic and local (Ollama). Base URLs and API keys
@@ -38,6 +47,9 @@ def chat(prompt: str, provider: str | None, model: str | None) -> None:
     OPENAI_API_KEY. So the command can be recorded and replayed without an application.
 
     The response goes to stdout; reasoning and messages go to stderr.
+
+    A prompt with more tokens than the model accepts is not sent. The limit of a model that
+    llm-proxy does not know is 4096; --token-limit sets another.
 
     \b
     Examples:
@@ -51,20 +63,26 @@ def chat(prompt: str, provider: str | None, model: str | None) -> None:
     defaults = ChatOptions()
     options = ChatOptions(provider=provider, model=model or defaults.model)
     try:
-        run_until_signal(_print_response(prompt, options))
+        run_until_signal(_print_response(prompt, options, dict(token_limit)))
     except TokenLimitExceeded as error:
-        raise LlmProxyError(f"{error}; choose a model with a higher limit") from error
+        raise LlmProxyError(
+            f"{error}; shorten the prompt, or set --token-limit {error.model}=TOKENS"
+        ) from error
     except ChatError as error:
         raise LlmProxyError(str(error)) from error
 
 
-async def _print_response(prompt: str, options: ChatOptions) -> None:
+async def _print_response(
+    prompt: str, options: ChatOptions, token_limits: Mapping[str, int]
+) -> None:
     registry = providers_from_environment()
     if options.provider is not None and registry.get(options.provider) is None:
         hint = name_hint(options.provider, registry.list())
         raise UsageError(f"unknown provider {options.provider!r}; {hint}")
     printer = _Printer()
-    async with ChatClient(registry) as client, aclosing(client.chat(prompt, options)) as events:
+    limits = TokenLimits().extended(token_limits)
+    client = ChatClient(registry, token_limits=limits)
+    async with client, aclosing(client.chat(prompt, options)) as events:
         try:
             async for event in events:
                 match event:

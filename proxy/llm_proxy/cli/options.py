@@ -191,6 +191,15 @@ def check_session_name(name: str) -> None:
         )
 
 
+def _parse_token_limit(pair: str) -> tuple[str, int]:
+    model, _, tokens = pair.rpartition("=")
+    if not model or not tokens.isascii() or not tokens.isdecimal() or int(tokens) < 1:
+        raise UsageError(
+            f"expected MODEL=TOKENS with at least 1 token, got {printable_excerpt(pair, 100)!r}"
+        )
+    return model, int(tokens)
+
+
 def _check_upstream(pair: str) -> None:
     try:
         parse_upstreams((pair,))
@@ -390,6 +399,10 @@ SERVER_OPTIONS: Final = (
     SettingOption("--log-format", "Server", _SERVING, metavar="FORMAT", default="text",
            type=ChoiceType(["text", "json"]),
            help="Log format: text (default) or json."),
+
+    SettingOption("--token-limit", "Chat", ("chat",), multiple=True, metavar="MODEL=TOKENS",
+           type=ParsedType("token limit", _parse_token_limit),
+           help="Token limit of a model. Repeatable."),
 )  # fmt: skip
 """All options of servers, and all settings that a settings file may hold."""
 
