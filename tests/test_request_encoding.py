@@ -2,22 +2,302 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import anthropic
+import ollama
+import openai
 import orjson
+import pytest
 
-from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import dialect_named
-from llm_proxy.turns import Text
+from case_tables import each_row
+from llm_proxy.conversation import Conversation, ForcedTool, ToolDefinition
+from llm_proxy.dialects import chat_dialects, dialect_named
+from llm_proxy.dialects.lenient_json import is_same_json
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import Media, Reasoning, ToolCall, ToolResult
+from request_encoding_cases import CASES, PNG_URL, QUESTION, Arguments, conversation, message
+from sdk_clients import anthropic_client, openai_client
+from stub_upstream import Upstream, fixed_length, upstream
 
-QUESTION = Conversation((RequestMessage("user", (Text("Hello?"),)),), model="m")
+ERROR: Final = fixed_length(b'{"error":{"message":"no"}}', status="400 Bad Request")
+"""What ends an SDK's call; only its request matters."""
+
+SDK_CALLS: Final = [
+    (name, dialect, stream)
+    for name, case in CASES.items()
+    for dialect, arguments in case.calls().items()
+    if arguments is not None
+    for stream in (True, False)
+]
 
 
-def test_a_chat_request_streams_with_usage() -> None:
-    request = dialect_named("openai-chat").encode_request(QUESTION)
+async def send_with_sdk(dialect: str, url: str, arguments: Arguments, *, stream: bool) -> None:
+    """Send a request as a user of the official SDK does."""
+    match dialect:
+        case "openai-chat":
+            async with openai_client(url) as client:
+                options = {"stream": True, "stream_options": {"include_usage": True}}
+                await client.chat.completions.create(
+                    model="m", **{**arguments, **(options if stream else {})}
+                )
+        case "openai-responses":
+            async with openai_client(url) as client:
+                await client.responses.create(
+                    model="m", **{**arguments, **({"stream": True} if stream else {})}
+                )
+        case "anthropic":
+            async with anthropic_client(url) as anthropic_:
+                await anthropic_.messages.create(
+                    model="m", **{**arguments, **({"stream": True} if stream else {})}
+                )
+        case _:
+            async with ollama.AsyncClient(host=url) as ollama_:
+                response: Any = await ollama_.chat(model="m", stream=stream, **arguments)
+                async for _ in response:
+                    pass
 
-    assert orjson.loads(request.body) == {
-        "model": "m",
-        "messages": [{"role": "user", "content": "Hello?"}],
-        "stream": True,
-        "stream_options": {"include_usage": True},
+
+async def sent_request(
+    stub: Upstream, dialect: str, arguments: Arguments, *, stream: bool
+) -> tuple[str, dict[str, str], Any]:
+    """The request line, the headers and the body of the SDK's request."""
+    with suppress(openai.APIStatusError, anthropic.APIStatusError, ollama.ResponseError):
+        await send_with_sdk(dialect, stub.url, arguments, stream=stream)
+    head, body = stub.requests.pop()
+    request_line, *header_lines = head.decode().strip().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in header_lines)
+    return (
+        request_line,
+        {name.lower(): value for name, value in headers.items()},
+        orjson.loads(body),
+    )
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The path of each value that is no list and no object, or that is empty."""
+    match value:
+        case dict() if value:
+            for name, inner in value.items():
+                yield from leaves(inner, f"{path}.{name}" if path else name)
+        case list() if value:
+            for index, inner in enumerate(value):
+                yield from leaves(inner, f"{path}[{index}]")
+        case _:
+            yield path, value
+
+
+def differing_paths(left: Any, right: Any) -> set[str]:
+    left_leaves, right_leaves = dict(leaves(left)), dict(leaves(right))
+    return {
+        path
+        for path in left_leaves.keys() | right_leaves.keys()
+        if not is_same_json(left_leaves.get(path, [path]), right_leaves.get(path, [path]))
+        or (path in left_leaves) is not (path in right_leaves)
     }
-    assert dialect_named("openai-chat").decode_request(request) == QUESTION
+
+
+async def test_a_request_is_that_of_the_official_sdk() -> None:
+    async with upstream(ERROR) as stub:
+        await _compare_with_sdk(stub)
+
+
+@each_row("name, dialect, stream", SDK_CALLS)
+async def _compare_with_sdk(stub: Upstream, name: str, dialect: str, stream: bool) -> None:
+    case = CASES[name]
+    arguments = case.calls()[dialect]
+    assert arguments is not None
+    line, headers, body = await sent_request(stub, dialect, arguments, stream=stream)
+
+    request = dialect_named(dialect).encode_request(case.conversation, stream=stream)
+
+    assert f"{request.method} {request.path} HTTP/1.1" == line
+    assert dict(request.headers)["Content-Type"] == headers["content-type"]
+    assert differing_paths(orjson.loads(request.body), body) == set(
+        case.differences.get(dialect, {})
+    )
+    assert dialect_named(dialect).matches(request)
+    assert dialect_named(dialect).streams(request) is stream
+
+
+def test_an_anthropic_request_has_the_version_that_accepts_a_temperature() -> None:
+    request = dialect_named("anthropic").encode_request(conversation(QUESTION))
+
+    assert request.headers == (
+        ("Content-Type", "application/json"),
+        ("anthropic-version", "2023-06-01"),
+    )
+
+
+@each_row("name", CASES)
+def test_a_decoded_request_is_encoded_to_the_same_request(name: str) -> None:
+    for dialect_name, arguments in CASES[name].calls().items():
+        if arguments is None or "sent back" in name or name.startswith("extra"):
+            continue  # metadata and extra fields are only encoded
+        dialect = dialect_named(dialect_name)
+        request = dialect.encode_request(CASES[name].conversation, stream=False)
+        decoded = dialect.decode_request(request)
+        assert decoded is not None
+
+        assert is_same_json(
+            orjson.loads(dialect.encode_request(decoded, stream=False).body),
+            orjson.loads(request.body),
+        )
+
+
+def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
+    thought = message("assistant", Reasoning("Hm."), "Yes.")
+
+    for dialect in ("openai-chat", "openai-responses", "anthropic"):
+        body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
+        assert b"Hm." not in body
+        assert b"Yes." in body
+    ollama_body = dialect_named("ollama").encode_request(conversation(QUESTION, thought)).body
+    assert b'"thinking":"Hm."' in ollama_body
+
+
+def test_extra_fields_replace_those_of_the_body() -> None:
+    extra_fields = (("stream_options", None), ("max_completion_tokens", 1))
+
+    request = dialect_named("openai-chat").encode_request(
+        conversation(QUESTION, max_tokens=2, extra_fields=extra_fields)
+    )
+
+    body = orjson.loads(request.body)
+    assert (body["stream_options"], body["max_completion_tokens"]) == (None, 1)
+
+
+CALL: Final = ToolCall("call_1", "weather", "{}")
+RESULT: Final = ToolResult("call_1", "21")
+IMAGE_BY_URL: Final = message("user", Media("image/png", url=PNG_URL))
+REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
+    *(
+        (dialect, conversation(QUESTION, **{option: value}), f"{dialect} cannot represent {option}")
+        for option, value, dialects_ in (
+            ("top_k", 3, ("openai-chat", "openai-responses")),
+            ("repeat_penalty", 1.1, ("openai-chat", "openai-responses", "anthropic")),
+            ("seed", 7, ("openai-responses", "anthropic")),
+            ("stop_sequences", ("END",), ("openai-responses",)),
+            ("previous_response_id", "resp_1", ("openai-chat", "anthropic", "ollama")),
+            ("stored_conversation_id", "conv_1", ("openai-chat", "anthropic", "ollama")),
+        )
+        for dialect in dialects_
+    ),
+    *(
+        (dialect, conversation(QUESTION, **fields), f"{dialect}: {problem}")
+        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for fields, problem in (
+            ({"temperature": float("nan")}, "the value of temperature has no exact JSON"),
+            ({"max_tokens": 2**53}, "the value of max_tokens has no exact JSON"),
+            ({"max_tokens": True}, "the value of max_tokens has no exact JSON"),
+            ({"response_schema": []}, "response_schema must be a JSON Schema object"),
+            (
+                {"response_schema": {"maximum": float("inf")}},
+                "response_schema has a value that JSON cannot hold",
+            ),
+            (
+                {"tools": (ToolDefinition("f", "", {"const": "\ud800"}),)},
+                "the schema of the tool f has a value that JSON cannot hold",
+            ),
+            (
+                {"extra_fields": (("a", float("nan")),)},
+                "the extra field a has a value that JSON cannot hold",
+            ),
+        )
+    ),
+    *(
+        (dialect, conversation(*messages, **fields), f"{dialect} cannot represent {what}")
+        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for messages, fields, what in (
+            ((QUESTION,), {"tools": (ToolDefinition(""),)}, "a tool without a name"),
+            (
+                (QUESTION,),
+                {"tool_choice": ForcedTool("")},
+                "the choice of a tool without a name",
+            ),
+            ((message("user", CALL),), {}, "a tool call in a message of role user"),
+            ((message("tool", "21"),), {}, "text in a message of role tool"),
+            ((message("system", RESULT),), {}, "a tool result in a message of role system"),
+            ((message("assistant", RESULT),), {}, "a tool result in a message of role assistant"),
+            (
+                (message("assistant", Media("image/png", base64="eA==")),),
+                {},
+                "media in a message of role assistant",
+            ),
+            (
+                (message("user", Media("video/mp4", url="https://example.com/")),),
+                {},
+                "media of type video/mp4 by URL",
+            )
+            if dialect != "openai-responses"  # as a file
+            else (
+                (message("user", Media("audio/wav", url="https://example.com/")),),
+                {},
+                "media of type audio/wav by URL",
+            ),
+            (
+                (message("assistant", ToolCall("1", "search", "{}", (("type", "other_tool"),))),),
+                {},
+                "search, a tool that another provider runs",
+            ),
+        )
+    ),
+    *(
+        (
+            dialect,
+            conversation(QUESTION, message("assistant", ToolCall("1", "weather", arguments))),
+            f"{dialect}: the arguments of weather are not a JSON object, or contain a number",
+        )
+        for dialect in ("anthropic", "ollama")
+        for arguments in ("[1]", '{"a":', '{"a":1e999}', "no JSON")
+    ),
+    (
+        "anthropic",
+        conversation(QUESTION, message("system", "Be brief.")),
+        "anthropic cannot represent a system message after other messages",
+    ),
+    (
+        "anthropic",
+        conversation(QUESTION, response_schema={}),
+        "anthropic cannot represent an empty response_schema",
+    ),
+    (
+        "anthropic",
+        conversation(message("user", Media("audio/wav", base64="UklG"))),
+        "anthropic cannot represent media of type audio/wav inline",
+    ),
+    (
+        "ollama",
+        conversation(IMAGE_BY_URL),
+        "ollama cannot represent media of type image/png by URL",
+    ),
+    (
+        "ollama",
+        conversation(QUESTION, tool_choice="required"),
+        "ollama cannot represent the tool choice required",
+    ),
+    (
+        "ollama",
+        conversation(QUESTION, tool_choice=ForcedTool("weather")),
+        "ollama cannot represent the choice of the tool weather",
+    ),
+)
+
+
+@each_row("dialect, conversation_, problem", REFUSALS)
+def test_what_a_format_lacks_is_refused_by_name(
+    dialect: str, conversation_: Conversation, problem: str
+) -> None:
+    with pytest.raises(NotRepresentable) as error:
+        dialect_named(dialect).encode_request(conversation_)
+
+    assert str(error.value).startswith(problem)
+
+
+def test_other_dialects_refuse_to_encode_requests_by_name() -> None:
+    for name, dialect in chat_dialects().items():
+        if name not in CASES["a text"].calls():
+            with pytest.raises(NotRepresentable, match=f"{name}: requests cannot be encoded"):
+                dialect.encode_request(conversation(QUESTION))

@@ -73,7 +73,7 @@ def prepared_conversation(
     ]
     for call in (part for message in messages for part in message.parts):
         if is_provider_tool_call(call) and not _type_of(call).endswith(provider_tool_types):
-            raise refusal(dialect, f"{call.name}, a tool of another provider")
+            raise refusal(dialect, f"{call.name}, a tool that another provider runs")
     return replace(conversation, messages=request_decoding.merge_adjacent_messages(messages))
 
 
@@ -163,7 +163,7 @@ def encode_function(
     if tool.description:
         function["description"] = tool.description
     if tool.parameters_schema is not None:
-        label = f"the parameters of the tool {tool.name}"
+        label = f"the schema of the tool {tool.name}"
         function[schema_field] = checked_schema(dialect, label, tool.parameters_schema)
     return function
 
@@ -187,7 +187,7 @@ def checked_schema(dialect: str, label: str, schema: Json) -> dict[str, Json]:
 
 def _check_json(dialect: str, label: str, value: Json) -> None:
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, TypeError, RecursionError):
         raise NotRepresentable(f"{dialect}: {label} has a value that JSON cannot hold") from None
 

@@ -103,9 +103,10 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     match request_encoding.checked_tool_choice(_DIALECT, conversation):
         case "none":
             tools = []
-        case "required" | ForcedTool() as choice:
-            what = choice if isinstance(choice, str) else f"that forces {choice.name}"
-            raise request_encoding.refusal(_DIALECT, f"a tool_choice {what}")
+        case ForcedTool(name):
+            raise request_encoding.refusal(_DIALECT, f"the choice of the tool {name}")
+        case "required":
+            raise request_encoding.refusal(_DIALECT, "the tool choice required")
         case _:
             pass
     body: Document = {

@@ -1,0 +1,292 @@
+"""Property tests of encoded requests: what is decoded from them, and that they are valid."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.conversation import (
+    Conversation,
+    ForcedTool,
+    RequestMessage,
+    ToolChoice,
+    ToolDefinition,
+)
+from llm_proxy.dialects import dialect_named
+from llm_proxy.dialects.lenient_json import compact_json
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from request_encoding_cases import QUESTION, conversation, message
+
+TEXTS: Final = st.text(min_size=1, max_size=30)
+NUMBERS: Final = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(
+    -(2**53), 2**53, exclude_min=True, exclude_max=True
+)
+INTEGERS: Final = st.integers(0, 2**53 - 1)
+JSON_VALUES: Final[st.SearchStrategy[Any]] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+JSON_OBJECTS: Final = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=4)
+SCHEMAS: Final = JSON_OBJECTS.map(lambda schema: {"type": "object", "properties": schema})
+BASE64: Final = st.binary(min_size=1, max_size=12).map(lambda data: b64encode(data).decode())
+TOOLS: Final = st.builds(ToolDefinition, TEXTS, st.text(max_size=20), SCHEMAS)
+ENCODING_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+
+INLINE_IMAGES: Final = st.builds(Media, st.sampled_from(["image/png", "image/jpeg"]), base64=BASE64)
+IMAGES_BY_URL: Final = st.builds(
+    Media, st.just("image/*"), url=TEXTS.map(lambda path: f"https://example.com/{path}")
+)
+PDFS: Final = st.builds(Media, st.just("application/pdf"), base64=BASE64)
+SOUNDS: Final = st.builds(Media, st.sampled_from(["audio/wav", "audio/mp3"]), base64=BASE64)
+USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
+    "openai-chat": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
+    "openai-responses": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
+    "anthropic": INLINE_IMAGES | IMAGES_BY_URL | PDFS,
+    "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
+}
+REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
+    "openai-responses": st.builds(Reasoning, st.text(max_size=20), redacted=TEXTS),
+    "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
+    | st.builds(Reasoning, redacted=TEXTS),
+    "ollama": st.builds(Reasoning, TEXTS),
+}
+"""The reasoning that each format can send back."""
+OPTIONS: Final[Mapping[str, st.SearchStrategy[Any]]] = {
+    "temperature": NUMBERS,
+    "top_p": NUMBERS,
+    "max_tokens": INTEGERS,
+    "top_k": INTEGERS,
+    "repeat_penalty": NUMBERS,
+    "seed": INTEGERS,
+    "stop_sequences": st.lists(TEXTS, min_size=1, max_size=3).map(tuple),
+    "response_schema": SCHEMAS,
+}
+OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
+    "openai-chat": frozenset(("top_k", "repeat_penalty")),
+    "openai-responses": frozenset(("top_k", "repeat_penalty", "seed", "stop_sequences")),
+    "anthropic": frozenset(("repeat_penalty", "seed")),
+    "ollama": frozenset(),
+}
+
+
+@st.composite
+def user_messages(draw: st.DrawFn, dialect: str) -> RequestMessage:
+    media = draw(st.lists(USER_MEDIA[dialect], max_size=2))
+    if dialect == "ollama":  # a text, then images
+        return message("user", *draw(st.lists(TEXTS, max_size=1)), *media)
+    parts: list[Part] = [*media, *draw(st.lists(st.builds(Text, TEXTS), max_size=2))]
+    return message("user", *draw(st.permutations(parts)))
+
+
+@st.composite
+def model_messages(draw: st.DrawFn, dialect: str, number: int) -> RequestMessage:
+    """A message with what the format has, in its order; ids are unique."""
+    reasoning = draw(st.lists(REASONING[dialect], max_size=1)) if dialect in REASONING else []
+    texts = draw(st.lists(TEXTS, max_size=1 if dialect == "ollama" else 2))
+    has_refusals = dialect.startswith("openai")
+    refusals = draw(st.lists(TEXTS.map(Refusal), max_size=1)) if has_refusals else []
+    arguments = JSON_OBJECTS.map(compact_json)
+    calls = [
+        ToolCall(f"call_{number}_{index}", draw(TEXTS), draw(arguments))
+        for index in range(draw(st.integers(0 if texts else 1, 3)))
+    ]
+    return message("assistant", *reasoning, *texts, *refusals, *calls)
+
+
+@st.composite
+def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
+    """A conversation that the format can represent, in the form to which it is decoded."""
+    messages: list[RequestMessage] = []
+    system = draw(st.text(max_size=20))
+    if system and dialect in ("openai-chat", "ollama"):
+        messages.append(message("system", system))
+    for number in range(draw(st.integers(0, 3))):
+        messages.append(draw(user_messages(dialect)))
+        messages.append(answer := draw(model_messages(dialect, number)))
+        failed = st.booleans() if dialect == "anthropic" else st.just(value=False)
+        calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+        results = [
+            ToolResult(call.id, draw(st.text(max_size=20)), call.name, draw(failed))
+            for call in calls
+        ]
+        messages += [message("tool", *results)] if results else []
+    messages.append(draw(user_messages(dialect)))
+    choices: st.SearchStrategy[ToolChoice | None] = st.one_of(
+        st.none(), st.sampled_from(("auto", "none", "required")), TEXTS.map(ForcedTool)
+    )
+    options = {
+        option: draw(values)
+        for option, values in OPTIONS.items()
+        if option not in OPTIONS_LACKED[dialect] and draw(st.booleans())
+    }
+    if dialect == "anthropic":
+        options.setdefault("max_tokens", 8192)
+    return Conversation(
+        tuple(messages),
+        system=system,
+        tools=tuple(draw(st.lists(TOOLS, max_size=2))),
+        model=draw(TEXTS),
+        tool_choice=None if dialect == "ollama" else draw(choices),
+        wants_signed_reasoning=dialect == "anthropic",
+        is_stored_by_provider=dialect == "openai-responses",
+        **options,
+    )
+
+
+# Feature: stage-02-core-provider, Property 12: For any internal message, converting it to provider
+# format and then back to internal format should produce an equivalent message (round-trip
+# property).
+@pytest.mark.parametrize("dialect", ENCODING_DIALECTS)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_property_12_decoding_an_encoded_conversation_returns_it(
+    dialect: str, data: st.DataObject
+) -> None:
+    given_conversation = data.draw(conversations(dialect))
+
+    request = dialect_named(dialect).encode_request(given_conversation)
+
+    assert dialect_named(dialect).decode_request(request) == given_conversation
+
+
+# Feature: stage-02-core-provider, Property 13: For any set of tool schemas, converting them to the
+# provider's function calling format should preserve all tool names, descriptions, and parameter
+# definitions.
+@pytest.mark.parametrize("dialect", ENCODING_DIALECTS)
+@settings(max_examples=100)
+@given(tools=st.lists(TOOLS, max_size=4))
+def test_property_13_tools_keep_names_descriptions_and_parameters(
+    dialect: str, tools: list[ToolDefinition]
+) -> None:
+    request = dialect_named(dialect).encode_request(conversation(QUESTION, tools=tuple(tools)))
+
+    functions = [tool.get("function", tool) for tool in orjson.loads(request.body).get("tools", [])]
+    assert [
+        ToolDefinition(
+            function["name"],
+            function.get("description", ""),
+            function["input_schema" if dialect == "anthropic" else "parameters"],
+        )
+        for function in functions
+    ] == tools
+
+
+# Feature: stage-02-core-provider, Property 14: For any chat request, the Local_Provider should
+# generate an HTTP request body that contains all required fields (model, messages, options) in the
+# correct format.
+@settings(max_examples=100)
+@given(given_conversation=conversations("ollama"), stream=st.booleans())
+def test_property_14_a_local_request_has_model_messages_and_options(
+    given_conversation: Conversation, stream: bool
+) -> None:
+    request = dialect_named("ollama").encode_request(given_conversation, stream=stream)
+
+    body = orjson.loads(request.body)
+    assert (request.method, request.path) == ("POST", "/api/chat")
+    assert body["model"] == given_conversation.model
+    assert body["stream"] is stream
+    assert [entry["role"] for entry in body["messages"]] == [
+        entry.role
+        for entry in given_conversation.messages
+        for _ in (entry.parts if entry.role == "tool" else [None])
+    ]
+    assert body["options"] == {
+        {"max_tokens": "num_predict", "stop_sequences": "stop"}.get(option, option): list(value)
+        if isinstance(value, tuple)
+        else value
+        for option in OPTIONS
+        if option != "response_schema"
+        and (value := getattr(given_conversation, option)) not in (None, ())
+    }
+
+
+WILD_TEXTS: Final = st.sampled_from(["", "a", "\ud800", "data:image/png;base64,eA==", "\u2028"])
+WILD_METADATA: Final = st.lists(
+    st.tuples(
+        st.sampled_from(["id", "type", "status", "caller"]),
+        st.sampled_from(["", "custom", "web_search_call", "server_tool_use", "\ud800", 1, None]),
+    ),
+    max_size=2,
+).map(tuple)
+WILD_PARTS: Final[st.SearchStrategy[Part]] = st.one_of(
+    st.builds(Text, WILD_TEXTS, metadata=WILD_METADATA),
+    st.builds(
+        Reasoning,
+        WILD_TEXTS,
+        signature=st.none() | WILD_TEXTS,
+        redacted=st.none() | WILD_TEXTS,
+        metadata=WILD_METADATA,
+    ),
+    st.builds(ToolCall, WILD_TEXTS, WILD_TEXTS, WILD_TEXTS | st.just("{}"), metadata=WILD_METADATA),
+    st.builds(ToolResult, WILD_TEXTS, WILD_TEXTS, WILD_TEXTS, metadata=WILD_METADATA),
+    st.builds(Refusal, WILD_TEXTS),
+    st.builds(
+        Media,
+        st.sampled_from(["", "image/png", "audio/wav", "*/*", "\ud800"]),
+        url=WILD_TEXTS,
+        base64=WILD_TEXTS,
+        transcript=WILD_TEXTS,
+        metadata=WILD_METADATA,
+    ),
+)
+WILD_NUMBERS: Final[st.SearchStrategy[Any]] = st.none() | st.sampled_from(
+    [0, float("nan"), float("-inf"), 10**400, True, 2.5]
+)
+WILD_JSON: Final = st.none() | st.sampled_from(
+    [{}, [], {"a": float("nan")}, {"\ud800": "\ud800"}, {"a": 10**400}, "a", True]
+)
+WILD_CONVERSATIONS: Final = st.builds(
+    Conversation,
+    st.lists(
+        st.builds(
+            RequestMessage,
+            st.sampled_from(["system", "user", "assistant", "tool"]),
+            st.lists(WILD_PARTS, max_size=3).map(tuple),
+        ),
+        max_size=4,
+    ).map(tuple),
+    system=WILD_TEXTS,
+    tools=st.lists(st.builds(ToolDefinition, WILD_TEXTS, WILD_TEXTS, WILD_JSON), max_size=2).map(
+        tuple
+    ),
+    temperature=WILD_NUMBERS,
+    model=WILD_TEXTS,
+    tool_choice=st.none() | st.sampled_from(["auto", "none"]) | st.builds(ForcedTool, WILD_TEXTS),
+    max_tokens=WILD_NUMBERS,
+    stop_sequences=st.lists(WILD_TEXTS, max_size=2).map(tuple),
+    response_schema=WILD_JSON,
+    extra_fields=st.lists(st.tuples(WILD_TEXTS, WILD_JSON), max_size=1).map(tuple),
+)
+
+
+@pytest.mark.parametrize("dialect", ENCODING_DIALECTS)
+@given(wild=WILD_CONVERSATIONS)
+def test_any_conversation_is_encoded_to_valid_json_or_refused(
+    dialect: str, wild: Conversation
+) -> None:
+    with suppress(NotRepresentable):
+        request = dialect_named(dialect).encode_request(wild)
+        assert json.loads(request.body.decode())
+        dialect_named(dialect).decode_request(request)
+
+
+def test_a_conversation_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(100_000):
+        schema = {"not": schema}
+
+    for dialect in ENCODING_DIALECTS:
+        with pytest.raises(NotRepresentable):
+            dialect_named(dialect).encode_request(conversation(QUESTION, response_schema=schema))
