@@ -81,9 +81,25 @@ def test_acme_decodes_requests() -> None:
     request = replace(sample_request(stream=True), body=b'{"model":"acme-1","prompt":"Hello?"}')
 
     assert acme().decode_request(request) == Conversation(
-        (RequestMessage("user", (Text("Hello?"),)),)
+        (RequestMessage("user", (Text("Hello?"),)),), model="acme-1"
     )
     assert acme().decode_request(replace(request, body=b"no JSON")) is None
+
+
+def test_acme_encodes_a_question_and_refuses_what_it_lacks_by_name() -> None:
+    question = Conversation((RequestMessage("user", (Text("Hello?"),)),), model="acme-1")
+
+    request = acme().encode_request(replace(question, max_tokens=9))
+
+    assert request.body == b'{"model":"acme-1","prompt":"Hello?","stream":true,"limit":9}'
+    assert acme().decode_request(request) == question
+    for refused, what in (
+        (replace(question, seed=7), "seed"),
+        (replace(question, system="Be brief."), "a system prompt or tools"),
+        (replace(question, messages=question.messages * 2), "several messages"),
+    ):
+        with pytest.raises(NotRepresentable, match=f"acme cannot represent {what}"):
+            acme().encode_request(refused)
 
 
 def test_acme_streams_a_line_for_each_of_three_pieces() -> None:

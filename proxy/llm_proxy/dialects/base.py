@@ -156,10 +156,18 @@ class Dialect(ABC):
         """The request that the provider's own SDK sends for this conversation.
 
         It has no credentials.  `extra_fields` replace the body's fields of the same name.  Decoding
-        it returns the conversation, without what only a decoder can determine (switches such as
-        `reasoning_enabled`), and without reasoning where the format cannot send it back.  Raises
-        `NotRepresentable`, with the name of the part or option, for anything else that would be
-        lost.
+        it returns the conversation, except for:
+
+        * what only a decoder determines: `reasoning_enabled`, `wants_signed_reasoning`,
+          `is_stored_by_provider`;
+        * metadata and citations of parts, and the place of the system prompt;
+        * what the format requires or leaves out as its default, such as a limit of tokens, `{}` for
+          a call without arguments, and `auto` where there is no tool choice;
+        * what the format has no field for: reasoning that it cannot take back, whether a tool
+          failed, the order of parts that it has in separate fields, and the media type of a URL.
+
+        Raises `NotRepresentable`, with the name of the part or option, for anything else that would
+        be lost.
         """
         raise NotRepresentable(f"{self.name}: requests cannot be encoded")
 
