@@ -36,7 +36,7 @@ from conversation_requests import (
 )
 from dialect_manners import DIALECTS_WITHOUT_CALLS, MANNERS, json_request
 from llm_proxy import dialects
-from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
+from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -167,6 +167,73 @@ def test_a_prompt_is_a_user_message(name: str) -> None:
     request, expected = PROMPT_CASES[name]
 
     assert replace(decode_conversation(request), is_stored_by_provider=False) == expected
+
+
+CHAT: Final = {"messages": [{"role": "user", "content": "Hi"}]}
+OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
+    (
+        chat_request(max_completion_tokens=1, max_tokens=2, seed=3, stop="END", **CHAT),
+        {"max_tokens": 1, "seed": 3, "stop_sequences": ("END",)},
+    ),
+    (chat_request(max_completion_tokens=None, max_tokens=2, **CHAT), {"max_tokens": 2}),
+    (chat_request(max_tokens="2", seed=True, stop=[1], **CHAT), {}),
+    (chat_request(tool_choice="required", **CHAT), {"tool_choice": "required"}),
+    (
+        chat_request(tool_choice={"type": "function", "function": {"name": "f"}}, **CHAT),
+        {"tool_choice": ForcedTool("f")},
+    ),
+    (chat_request(function_call={"name": "f"}, **CHAT), {"tool_choice": ForcedTool("f")}),
+    (chat_request(tool_choice={"type": "allowed_tools", "mode": "auto"}, **CHAT), {}),
+    (
+        responses_request(
+            input="Hi", max_output_tokens=2, tool_choice={"type": "function", "name": "f"}
+        ),
+        {"max_tokens": 2, "tool_choice": ForcedTool("f")},
+    ),
+    (responses_request(input="Hi", tool_choice={"type": "web_search"}), {}),
+    (
+        anthropic_request(top_k=3, stop_sequences=["a", "b"], tool_choice={"type": "any"}, **CHAT),
+        {
+            "max_tokens": 9,
+            "top_k": 3,
+            "stop_sequences": ("a", "b"),
+            "tool_choice": "required",
+        },
+    ),
+    (
+        anthropic_request(tool_choice={"type": "tool", "name": "f"}, **CHAT),
+        {"max_tokens": 9, "tool_choice": ForcedTool("f")},
+    ),
+    (
+        ollama_request(
+            options={
+                "num_predict": 2, "top_k": 3, "repeat_penalty": 1.1, "seed": 7, "stop": ["END"]
+            },
+            **CHAT,
+        ),
+        {
+            "max_tokens": 2,
+            "top_k": 3,
+            "repeat_penalty": 1.1,
+            "seed": 7,
+            "stop_sequences": ("END",),
+        },
+    ),
+)  # fmt: skip
+
+
+@each_row("request_, options", OPTION_CASES)
+def test_options_and_tool_choices_are_decoded(
+    request_: Request, options: Mapping[str, Any]
+) -> None:
+    conversation = decode_conversation(request_)
+
+    assert conversation == replace(
+        Conversation((RequestMessage("user", (Text("Hi"),)),), model="m"),
+        wants_signed_reasoning=conversation.wants_signed_reasoning,
+        is_stored_by_provider=conversation.is_stored_by_provider,
+        **options,
+    )
 
 
 def test_version_1_of_cohere_has_a_history_beside_the_current_message() -> None:
