@@ -252,7 +252,7 @@ WILD_CONVERSATIONS: Final = st.builds(
     st.lists(
         st.builds(
             RequestMessage,
-            st.sampled_from(["system", "user", "assistant", "tool"]),
+            st.sampled_from(["system", "user", "assistant", "tool", "critic"]),
             st.lists(WILD_PARTS, max_size=3).map(tuple),
         ),
         max_size=4,
@@ -263,7 +263,8 @@ WILD_CONVERSATIONS: Final = st.builds(
     ),
     temperature=WILD_NUMBERS,
     model=WILD_TEXTS,
-    tool_choice=st.none() | st.sampled_from(["auto", "none"]) | st.builds(ForcedTool, WILD_TEXTS),
+    tool_choice=st.sampled_from([None, "auto", "none", "maybe"])
+    | st.builds(ForcedTool, WILD_TEXTS),
     max_tokens=WILD_NUMBERS,
     stop_sequences=st.lists(WILD_TEXTS, max_size=2).map(tuple),
     response_schema=WILD_JSON,

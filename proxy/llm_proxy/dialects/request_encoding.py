@@ -169,12 +169,14 @@ def encode_function(
 
 
 def checked_tool_choice(dialect: str, conversation: Conversation) -> ToolChoice | None:
-    """The tool choice, with a name if it forces a tool."""
+    """The tool choice: one of the words, or a tool with a name."""
     match conversation.tool_choice:
         case ForcedTool(name=""):
             raise refusal(dialect, "the choice of a tool without a name")
-        case choice:
+        case None | "auto" | "none" | "required" | ForcedTool() as choice:
             return choice
+        case unknown:
+            raise refusal(dialect, f"the tool choice {unknown}")
 
 
 def checked_schema(dialect: str, label: str, schema: Json) -> dict[str, Json]:
