@@ -36,6 +36,9 @@ _QUIET_S: Final = 1.0
 """Seconds of silence after which a response that is complete counts as ended, though the server
 has not ended its body."""
 
+_IDLE_MARGIN_S: Final = 1.0
+"""Seconds that the upstream client waits longer: its end of a silent response names no reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
@@ -45,7 +48,7 @@ class HttpSettings:
     """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family."""
     api_key: str = field(default="", repr=False)
     timeout_s: float = 600.0
-    """Seconds without any content after which a response has failed."""
+    """Seconds without a head, and then without content, after which a response has failed."""
     max_retries: int = 2
     connect_timeout_s: float = 10.0
 
@@ -150,16 +153,23 @@ class HttpProvider:
             yield FailedAttempt(self._connection_error(failure), is_temporary=True)
         except RequestRefused as error:
             yield FailedAttempt(ErrorEvent(str(error)))
-        except InvalidResponse as error:
-            yield ErrorEvent("the response is invalid", "INVALID_RESPONSE", str(error))
+        except (InvalidResponse, TimeoutError) as error:
+            if response.is_error:  # the status says more than a broken body
+                yield response.failed_attempt()
+            elif isinstance(error, InvalidResponse):
+                yield ErrorEvent("the response is invalid", "INVALID_RESPONSE", str(error))
+            elif response.has_begun:
+                yield ErrorEvent(f"no content for {self.settings.timeout_s:g} s", "TIMEOUT")
+            else:
+                yield FailedAttempt(self._timeout_error, is_temporary=True)
 
     async def _bursts(
         self, request: Request, response: StreamedResponse
     ) -> AsyncGenerator[Burst, None]:
         """The bursts of the response, until its end.
 
-        A response that is complete may be left open by the server.  Raises `InvalidResponse` when
-        it has had no content for too long, though it is kept alive.
+        A response that is complete may be left open by the server.  Raises `TimeoutError` when
+        there has been no head or no content for too long, though the connection is kept alive.
         """
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + self.settings.timeout_s
@@ -173,7 +183,7 @@ class HttpProvider:
                         if not step.done() and response.is_complete:
                             return
                         if not step.done() and clock() >= deadline_s:
-                            raise InvalidResponse(f"no content for {self.settings.timeout_s:g} s")
+                            raise TimeoutError
                 finally:
                     if not step.done():
                         step.cancel()
@@ -182,9 +192,9 @@ class HttpProvider:
                     burst = step.result()
                 except StopAsyncIteration:
                     return
-                events_before = response.event_count
+                progress = response.progress
                 yield burst
-                if response.event_count > events_before:
+                if response.progress > progress:
                     deadline_s = clock() + self.settings.timeout_s
 
     def exchange(self, request: Request) -> AsyncGenerator[Burst, None]:
@@ -210,7 +220,7 @@ class HttpProvider:
             settings = UpstreamSettings(
                 {self._wire_provider: self.settings.base_url},
                 frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),
-                idle_timeout_s=self.settings.timeout_s,
+                idle_timeout_s=self.settings.timeout_s + _IDLE_MARGIN_S,
                 connect_timeout_s=self.settings.connect_timeout_s,
             )
             self._client, self._loop = LiveUpstream(settings), loop
@@ -229,7 +239,8 @@ class HttpProvider:
 
     def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
         """The error for a request to which no response came."""
-        connect_error = f"Failed to connect to {self.server_label} at {self.settings.base_url}"
+        server = f"{self.server_label} at {self.settings.base_url}"
+        connect_error = f"Failed to connect to {server}"
         match failure.__cause__:
             case aiohttp.ClientConnectorError(os_error=error):
                 return ErrorEvent(connect_error, "CONNECTION_FAILED", os_error_text(error))
@@ -237,10 +248,14 @@ class HttpProvider:
                 limit = f"no connection within {self.settings.connect_timeout_s:g} s"
                 return ErrorEvent(connect_error, "CONNECTION_FAILED", limit)
             case TimeoutError():
-                return ErrorEvent(f"no response within {self.settings.timeout_s:g} s", "TIMEOUT")
+                return self._timeout_error
             case _:
                 detail = str(failure).partition("; ")[0]
-                return ErrorEvent("the request failed", "CONNECTION_LOST", detail)
+                return ErrorEvent(f"No response from {server}", "CONNECTION_LOST", detail)
+
+    @property
+    def _timeout_error(self) -> ErrorEvent:
+        return ErrorEvent(f"no response within {self.settings.timeout_s:g} s", "TIMEOUT")
 
     @property
     def supports_stop_sequences(self) -> bool:

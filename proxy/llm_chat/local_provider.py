@@ -77,7 +77,9 @@ class LocalProvider(HttpProvider):
 
     async def delete_model(self, name: str) -> None:
         """Delete a model.  Raises `ChatError`."""
-        await self._document("DELETE", "/api/delete", {"name": name})
+        async with aclosing(self._body("DELETE", "/api/delete", {"name": name})) as pieces:
+            async for _ in pieces:
+                pass
 
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
@@ -94,7 +96,11 @@ class LocalProvider(HttpProvider):
 
     async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
         async with aclosing(self._body(method, path, fields)) as pieces:
-            return parse_object(b"".join([piece async for piece in pieces]))
+            body = b"".join([piece async for piece in pieces])
+        document = parse_object(body)
+        if not document:
+            raise ChatError(f"{method} {path}: the response is not a JSON object")
+        return document
 
     async def _body(
         self, method: str, path: str, fields: Fields | None

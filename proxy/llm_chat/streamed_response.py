@@ -26,7 +26,11 @@ from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value, retry_after_ms
 from llm_proxy.framing import sse
-from llm_proxy.shell.content_decoders import InvalidContentCoding, strip_content_coding
+from llm_proxy.shell.content_decoders import (
+    MAX_DECODED_BYTES,
+    InvalidContentCoding,
+    strip_content_coding,
+)
 from llm_proxy.turns import FinishReason, Part, Reasoning, Refusal, Text, ToolCall, Turn
 
 _RETRIED_STATUSES: Final = frozenset((408, 409, 429))
@@ -63,8 +67,8 @@ class StreamedResponse:
     def __init__(
         self, dialect: Dialect, request: Request, *, skips_malformed_messages: bool = False
     ) -> None:
-        self.event_count = 0
-        """The events so far: it grows while the response makes progress."""
+        self.progress = 0
+        """Grows with the head and with all content, also that of a call that is incomplete."""
         self._dialect = dialect
         self._request = request
         self._skips_malformed_messages = skips_malformed_messages
@@ -77,10 +81,16 @@ class StreamedResponse:
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head."""
+        self.progress += 1
         self._head, _, self._content_decoder = strip_content_coding(head)
         self._codec = self._dialect.codec_name(self._request, head)
         self._splitter = framing.new_codec(self._codec)
         self._decoder = self._dialect.response_decoder(self._codec)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has a head."""
+        return self._head is not None
 
     @property
     def is_error(self) -> bool:
@@ -100,14 +110,18 @@ class StreamedResponse:
             )
             for piece in decoded:
                 self._byte_count += len(piece)
+                if self._byte_count > MAX_DECODED_BYTES:
+                    raise InvalidResponse(f"it has more than {MAX_DECODED_BYTES} bytes")
+                if self._codec == "whole" and not self.is_error and piece.strip():
+                    self.progress += 1
                 if not self.is_error or self._byte_count <= _MAX_ERROR_BYTES:
                     yield from self._events(self._splitter.feed(piece))
         except InvalidContentCoding as error:
             raise InvalidResponse(str(error)) from error
 
     def end(self, *, is_aborted: bool, ends_without_terminator: bool) -> Iterator[ProviderEvent]:
-        """End the body and yield the last events.  Raises `InvalidResponse`."""
-        yield from self._events(self._splitter.close())
+        """End the body and yield the last events."""
+        yield from self._events(self._splitter.close(), are_cut=True)
         if self._codec == "whole":
             for piece in self._decoder.feed(self._response().body):
                 yield from self._events_of_piece(piece)
@@ -117,14 +131,20 @@ class StreamedResponse:
         turns = self._decoder.turns()
         turn = turns[0] if turns else Turn(())
         completeness = self._completeness
+        is_incomplete = not (completeness.is_complete or ends_without_terminator)
+        has_nothing = not (turn.parts or turn.finish or ends_without_terminator)
         if (failure := turn.failure) is not None:
-            yield ErrorEvent(failure.message, failure.code or failure.type)
+            message = failure.message or "the provider reported an error"
+            yield ErrorEvent(message, failure.code or failure.type or "PROVIDER_ERROR")
         elif not completeness.is_complete and is_aborted:
             message = "the connection was lost before the response was complete"
             yield ErrorEvent(message, "CONNECTION_LOST", completeness.reason)
-        elif not turns or not (completeness.is_complete or ends_without_terminator):
+        elif is_incomplete and self._codec != "whole":
             message = "the response ended before it was complete"
             yield ErrorEvent(message, "INCOMPLETE_RESPONSE", completeness.reason)
+        elif is_incomplete or has_nothing or not turns:
+            detail = completeness.reason if is_incomplete else "no content and no finish reason"
+            yield ErrorEvent("the response is invalid", "INVALID_RESPONSE", detail)
         else:
             yield from self._last_events(turn)
 
@@ -158,13 +178,19 @@ class StreamedResponse:
     def _completeness(self) -> Completeness:
         return self._dialect.completeness(self._response())
 
-    def _events(self, messages: Sequence[bytes]) -> Iterator[ProviderEvent]:
+    def _events(
+        self, messages: Sequence[bytes], *, are_cut: bool = False
+    ) -> Iterator[ProviderEvent]:
+        """The events of messages; of those that the end of the body cuts, none is malformed."""
         self._messages += messages
         if self.is_error or self._codec == "whole":
             return
+        must_be_json = not (are_cut or self._skips_malformed_messages)
         for message in messages:
             pieces = self._decoder.feed(message)
-            if not pieces and not self._skips_malformed_messages and self._is_malformed(message):
+            if pieces or self._dialect.output_chars(self._codec, message):
+                self.progress += 1
+            elif must_be_json and self._is_malformed(message):
                 raise InvalidResponse(f"a message of its stream is not JSON: {_excerpt(message)}")
             for piece in pieces:
                 yield from self._events_of_piece(piece)
@@ -183,7 +209,6 @@ class StreamedResponse:
         return False
 
     def _events_of_piece(self, piece: Part) -> Iterator[ProviderEvent]:
-        self.event_count += 1
         match piece:
             case Text(text=text) | Refusal(text=text):
                 self._has_text = True
