@@ -37,7 +37,7 @@ _RETRIED_STATUSES: Final = frozenset((408, 409, 429))
 _MAX_RETRY_AFTER_S: Final = 60.0
 """A longer wait is not made, as in official SDKs."""
 _MAX_ERROR_BYTES: Final = 1024 * 1024
-"""The part of an error's body that is read."""
+"""The longest body of an error: more is not read."""
 _REASONS: Final[dict[FinishReason | None, ResponseReason]] = {
     FinishReason.LENGTH: "length",
     FinishReason.CONTEXT_FULL: "length",
@@ -110,12 +110,12 @@ class StreamedResponse:
             )
             for piece in decoded:
                 self._byte_count += len(piece)
-                if self._byte_count > MAX_DECODED_BYTES:
-                    raise InvalidResponse(f"it has more than {MAX_DECODED_BYTES} bytes")
                 if self._codec == "whole" and not self.is_error and piece.strip():
                     self.progress += 1
-                if not self.is_error or self._byte_count <= _MAX_ERROR_BYTES:
-                    yield from self._events(self._splitter.feed(piece))
+                limit = _MAX_ERROR_BYTES if self.is_error else MAX_DECODED_BYTES
+                if self._byte_count > limit:
+                    raise InvalidResponse(f"it has more than {limit} bytes")
+                yield from self._events(self._splitter.feed(piece))
         except InvalidContentCoding as error:
             raise InvalidResponse(str(error)) from error
 
@@ -187,6 +187,9 @@ class StreamedResponse:
             return
         must_be_json = not (are_cut or self._skips_malformed_messages)
         for message in messages:
+            if len(message) >= framing.MAX_MESSAGE_BYTES:  # the splitter has cut it
+                limit = framing.MAX_MESSAGE_BYTES
+                raise InvalidResponse(f"a message of its stream has more than {limit} bytes")
             pieces = self._decoder.feed(message)
             if pieces or self._dialect.output_chars(self._codec, message):
                 self.progress += 1
