@@ -185,9 +185,7 @@ class HttpProvider:
                         if not step.done() and clock() >= deadline_s:
                             raise TimeoutError
                 finally:
-                    if not step.done():
-                        step.cancel()
-                        await asyncio.wait([step])
+                    await _cancel_and_wait(step)
                 try:
                     burst = step.result()
                 except StopAsyncIteration:
@@ -271,6 +269,19 @@ class HttpProvider:
     def server_label(self) -> str:
         """What error messages call the server."""
         return self.name
+
+
+async def _cancel_and_wait(task: asyncio.Future[Burst]) -> None:
+    """Cancel a task and wait for its end, even if the waiting task is cancelled again."""
+    task.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def _backoff_s(attempt: int) -> float:
