@@ -422,9 +422,8 @@ def response_lines(draw: st.DrawFn) -> tuple[list[bytes], list[ProviderEvent]]:
     return [*lines, b'{"done": true}' + draw(st.sampled_from((b"", b"\n")))], events
 
 
-# Feature: stage-02-core-provider, Property 15: Local Provider Event Streaming
-# *For any* server response stream, the Local_Provider should emit corresponding ProviderEvent
-# objects for each chunk received.
+# Feature: stage-02-core-provider, Property 15: For any server response stream, the Local_Provider
+# should emit corresponding ProviderEvent objects for each chunk received.
 @pytest.mark.shows("002-P15")
 @settings(max_examples=100)
 @given(data=st.data(), response=response_lines())
@@ -442,9 +441,8 @@ def test_each_line_gives_its_event_however_the_stream_is_cut(
 FAILURES: Final = ("refused", "closed", "reset", "half a head", "not HTTP", "unknown host")
 
 
-# Feature: stage-02-core-provider, Property 16: Connection Error Handling
-# *For any* connection failure, the provider should emit an error event with a descriptive message
-# and error code.
+# Feature: stage-02-core-provider, Property 16: For any connection failure, the provider should emit
+# an error event with a descriptive message and error code.
 @pytest.mark.shows("002-P16", "002-63")
 @settings(max_examples=100)
 @given(
