@@ -154,7 +154,7 @@ class ChoicesDecoder:
         self._choices: dict[int, _Choice] = {}
 
     def feed(self, message: bytes) -> list[Part]:
-        """Decode a message; calls are complete when their choice finishes."""
+        """Decode a message; the calls of a stream are complete when their choice finishes."""
         document = _document(message, streamed=self._is_streamed)
         self._id = self._id or get_text(document, "id")
         self._model = self._model or get_text(document, "model")
@@ -187,7 +187,7 @@ class ChoicesDecoder:
                 *select_metadata(message, MESSAGE_METADATA_FIELDS),
             )
         )
-        if reason and not choice.finish_raw:
+        if (reason and not choice.finish_raw) or not self._is_streamed:
             pieces += filter(json_api.is_client_call, choice.message.decoded_parts())
         choice.finish_raw = reason or choice.finish_raw
         return pieces
