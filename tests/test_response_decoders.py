@@ -1,0 +1,141 @@
+"""Incremental decoding: the pieces of a response are those of the turn that is decoded whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corpus
+from case_tables import each_row
+from dialect_manners import SPLIT_CONTEXT
+from llm_proxy import framing
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_of_request, json_api
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
+
+DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+
+CALLS: Final = tuple(
+    ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')
+    for number, city in enumerate(("Rome", "Oslo", "Bonn"))
+)
+TURN: Final = Turn((Reasoning("Three cities."), Text("I look."), *CALLS))
+
+
+def pieces_by_message(dialect: Dialect, response: DialectResponse) -> list[list[Part]]:
+    """What each message of a response adds to its first turn."""
+    decoder = dialect.response_decoder(response.codec_name)
+    messages = [response.body] if response.codec_name == "whole" else response.framed_messages
+    pieces = [[*decoder.feed(message)] for message in messages]
+    assert decoder.turns() == dialect.decode_response(response)
+    return pieces
+
+
+def joined(parts: Sequence[Part], kind: type[Text | Reasoning | Refusal]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, kind))
+
+
+def calls_of(parts: Sequence[Part]) -> list[ToolCall]:
+    return [part for part in parts if json_api.is_client_call(part)]
+
+
+def encoded(name: str, turn: Turn, *, stream: bool) -> tuple[Dialect, DialectResponse]:
+    """A response with this turn, whose texts are in two pieces."""
+    dialect = dialect_named(name)
+    request = dialect.encode_request(
+        Conversation((RequestMessage("user", (Text("Hello."),)),), model="m"), stream=stream
+    )
+    return dialect, dialect.encode_response(request, [turn], SPLIT_CONTEXT)
+
+
+@pytest.mark.corpus
+def test_the_pieces_of_every_recorded_response_are_those_of_its_turn() -> None:
+    counts = dict.fromkeys(DIALECTS, 0)
+    for row in corpus.rows():
+        dialect, head = dialect_of_request(row.request), row.head
+        if dialect.name not in counts or not json_api.succeeded(head):
+            continue
+        codec = dialect.codec_name(row.request, head)
+        response = DialectResponse(head, codec, tuple(framing.split_messages(codec, row.body)))
+        pieces = [piece for pieces in pieces_by_message(dialect, response) for piece in pieces]
+        turns = dialect.decode_response(response)
+        parts = turns[0].parts if turns else ()
+
+        for kind in (Text, Reasoning, Refusal):
+            assert joined(pieces, kind) == joined(parts, kind), row.id
+        assert calls_of(pieces) == calls_of(parts), row.id
+        counts[dialect.name] += 1
+
+    assert min(counts.values()) > 0
+
+
+@each_row("name", DIALECTS)
+def test_a_stream_gives_text_in_pieces_and_each_call_whole(name: str) -> None:
+    dialect, response = encoded(name, TURN, stream=True)
+    by_message = pieces_by_message(dialect, response)
+    texts = [
+        (type(piece), piece.text)
+        for pieces in by_message
+        for piece in pieces
+        if isinstance(piece, Text | Reasoning)
+    ]
+
+    assert texts == [
+        (Reasoning, "Thr"),
+        (Reasoning, "ee cities."),
+        (Text, "I l"),
+        (Text, "ook."),
+    ]
+    [turn] = dialect.decode_response(response)
+    calls = [call for pieces in by_message for call in calls_of(pieces)]
+    assert [call.arguments for call in calls] == [call.arguments for call in CALLS]
+    assert calls == calls_of(turn.parts)
+
+
+@each_row("name", DIALECTS)
+def test_a_document_gives_the_whole_turn(name: str) -> None:
+    dialect, response = encoded(name, TURN, stream=False)
+    [pieces] = pieces_by_message(dialect, response)
+    [turn] = dialect.decode_response(response)
+
+    assert response.codec_name == "whole"
+    assert pieces == [*turn.parts]
+    assert [type(piece) for piece in pieces] == [Reasoning, Text, ToolCall, ToolCall, ToolCall]
+
+
+@each_row("name", DIALECTS)
+def test_a_call_that_is_cut_is_no_piece(name: str) -> None:
+    dialect, response = encoded(name, Turn(CALLS[:1]), stream=True)
+    has_arguments = [b"Rome" in message for message in response.framed_messages]
+    cut = DialectResponse(
+        response.head, response.codec_name, response.framed_messages[: has_arguments.index(True)]
+    )
+
+    assert [piece for pieces in pieces_by_message(dialect, cut) for piece in pieces] == []
+
+
+@each_row("name", [name for name in DIALECTS if name != "openai-responses"])
+@given(data=st.data())
+def test_the_pieces_of_damaged_responses_are_those_of_their_turn(
+    name: str, data: st.DataObject
+) -> None:
+    """Except where later events repeat the whole text: there the turn has more than the pieces."""
+    dialect, response = encoded(name, TURN, stream=True)
+    drawn = st.lists(st.sampled_from([*response.framed_messages, b"", b"no JSON\n", b"\xff\n\n"]))
+    damaged = DialectResponse(response.head, response.codec_name, tuple(data.draw(drawn)))
+    pieces = [piece for pieces in pieces_by_message(dialect, damaged) for piece in pieces]
+    turns = dialect.decode_response(damaged)
+    parts = turns[0].parts if turns else ()
+
+    assert joined(pieces, Text) == joined(parts, Text)
+    assert joined(pieces, Reasoning) == joined(parts, Reasoning)
+
+
+def test_a_dialect_without_an_incremental_decoder_says_so() -> None:
+    with pytest.raises(NotRepresentable, match="gemini: responses are only decoded whole"):
+        dialect_named("gemini").response_decoder("sse")
