@@ -39,6 +39,7 @@ from llm_chat import (
     ToolCallStart,
     ToolDefinition,
     ToolResult,
+    local_provider,
 )
 from llm_proxy.pacing import InstantPace
 from llm_proxy.turns import Json, Usage
@@ -351,9 +352,9 @@ async def test_the_fields_of_a_model_are_optional() -> None:
     [
         (
             stub_upstream.fixed_length(b'{"error": "no such model"}', status="404 Not Found"),
-            "HTTP 404: no such model",
+            "HTTP 404: Not Found: no such model",
         ),
-        (stub_upstream.fixed_length(b"", status="500 Oops"), "HTTP 500: HTTP 500 Oops"),
+        (stub_upstream.fixed_length(b"", status="500 Oops"), "HTTP 500: Oops"),
         (stub_upstream.fixed_length(b"<html>"), "the response is not a JSON object"),
         (stub_upstream.fixed_length(b"[]"), "the response is not a JSON object"),
         (stub_upstream.fixed_length(b""), "the response is not a JSON object"),
@@ -368,6 +369,58 @@ async def test_a_failed_request_for_models_raises(serve: Script, message: str) -
         await provider.aclose()
 
     assert str(raised.value) == f"GET /api/tags: {message}"
+
+
+async def endless_spaces(connection: Connection) -> None:
+    await connection.begin(content_type="application/json")
+    while True:
+        await connection.chunk(b" ")
+        await asyncio.sleep(0.02)
+
+
+async def endless_document(connection: Connection) -> None:
+    await connection.begin(content_type="application/json")
+    while True:
+        await connection.chunk(b"[" * 65_536)
+
+
+async def endless_error(connection: Connection) -> None:
+    await connection.begin(status="500 Oops")
+    while True:
+        await connection.chunk(b"x" * 65_536)
+
+
+async def no_head(connection: Connection) -> None:
+    await connection.reader.read()
+
+
+async def half_a_document(connection: Connection) -> None:
+    await connection.begin(content_type="application/json")
+    await connection.chunk(b'{"models": [')
+    connection.fin()
+
+
+@each_row(
+    "serve, message",
+    [
+        (endless_spaces, "no response within 0.3 s"),
+        (no_head, "no response within 0.3 s"),
+        (endless_document, "the response has more than 1048576 bytes"),
+        (endless_error, "HTTP 500: Oops"),
+        (half_a_document, "the connection was lost"),
+    ],
+)
+async def test_a_hostile_server_ends_a_request_for_models(
+    monkeypatch: pytest.MonkeyPatch, serve: Script, message: str
+) -> None:
+    monkeypatch.setattr(local_provider, "MAX_DECODED_BYTES", 1024 * 1024)
+    async with stub_upstream.upstream(serve) as server, asyncio.timeout(10):
+        provider = LocalProvider(HttpSettings(server.url, timeout_s=0.3))
+        with pytest.raises(ChatError) as raised:
+            await provider.show_model("m")
+        await provider.aclose()
+
+    assert str(raised.value) == f"POST /api/show: {message}"
 
 
 async def test_a_refused_connection_for_models_raises(unreachable_url: str) -> None:

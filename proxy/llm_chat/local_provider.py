@@ -15,12 +15,12 @@ import orjson
 from llm_chat.errors import ChatError
 from llm_chat.http_provider import HttpProvider, HttpSettings
 from llm_chat.provider import ModelInfo, PullProgress
+from llm_chat.streamed_response import InvalidResponse, StreamedResponse
 from llm_chat.token_limits import estimate_tokens
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Begin, Send
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_named, json_api
-from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_integer,
@@ -29,7 +29,8 @@ from llm_proxy.dialects.lenient_json import (
     parse_object,
 )
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Request, ResponseHead
+from llm_proxy.exchange import Request
+from llm_proxy.shell.content_decoders import MAX_DECODED_BYTES
 
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
 
@@ -77,9 +78,7 @@ class LocalProvider(HttpProvider):
 
     async def delete_model(self, name: str) -> None:
         """Delete a model.  Raises `ChatError`."""
-        async with aclosing(self._body("DELETE", "/api/delete", {"name": name})) as pieces:
-            async for _ in pieces:
-                pass
+        await self._read("DELETE", "/api/delete", {"name": name})
 
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
@@ -95,44 +94,61 @@ class LocalProvider(HttpProvider):
             _report(line, on_progress)
 
     async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
-        async with aclosing(self._body(method, path, fields)) as pieces:
-            body = b"".join([piece async for piece in pieces])
-        document = parse_object(body)
+        document = parse_object(await self._read(method, path, fields))
         if not document:
             raise ChatError(f"{method} {path}: the response is not a JSON object")
         return document
+
+    async def _read(self, method: str, path: str, fields: Fields | None) -> bytes:
+        """The whole body of a successful response.  Raises `ChatError`."""
+        body = bytearray()
+        limit_s = self.settings.timeout_s
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                aclosing(self._body(method, path, fields)) as pieces,
+            ):
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > MAX_DECODED_BYTES:
+                        raise ChatError(
+                            f"{method} {path}: the response has more than {MAX_DECODED_BYTES} bytes"
+                        )
+        except TimeoutError:
+            raise ChatError(f"{method} {path}: no response within {limit_s:g} s") from None
+        return bytes(body)
 
     async def _body(
         self, method: str, path: str, fields: Fields | None
     ) -> AsyncGenerator[bytes, None]:
         """The body of a successful response.  Raises `ChatError` for any other."""
         headers = () if fields is None else (("content-type", "application/json"),)
-        request = Request(
-            method, path, "", headers, b"" if fields is None else orjson.dumps(fields)
+        request = self._with_headers(
+            Request(method, path, "", headers, b"" if fields is None else orjson.dumps(fields))
         )
-        error_head: ResponseHead | None = None
-        error_pieces: list[bytes] = []
+        response = StreamedResponse(self._dialect, request)
         try:
-            async with aclosing(self.exchange(self._with_headers(request))) as bursts:
+            async with aclosing(self.exchange(request)) as bursts:
                 async for burst in bursts:
                     for action in burst:
                         match action:
                             case Begin(head):
-                                error_head = None if json_api.succeeded(head) else head
-                            case Send(data) if error_head is None:
-                                yield data
+                                response.begin(head)
+                            case Send(data) if response.is_error:
+                                for _ in response.feed(data):
+                                    pass  # an error has no events
                             case Send(data):
-                                error_pieces.append(data)
-                            case Abort():
+                                yield data
+                            case Abort() if not response.is_error:
                                 raise ChatError(f"{method} {path}: the connection was lost")
                             case _:
                                 pass
         except UpstreamFailed as failure:
             raise ChatError(str(self._connection_error(failure))) from failure
-        if error_head is not None:
-            response = DialectResponse(error_head, "whole", error_pieces)
-            message = json_api.decode_http_error(response).message
-            raise ChatError(f"{method} {path}: HTTP {error_head.status}: {message}")
+        except InvalidResponse:
+            pass  # the body of an error, which the status describes
+        if response.is_error:
+            raise ChatError(f"{method} {path}: {response.failed_attempt().error}")
 
 
 def _model_info(model: Fields) -> ModelInfo:
