@@ -27,7 +27,7 @@ _PRELOADED_MODULES = (
     "aiohttp.web", "rich.console", "rich.progress", "rich.table",
     "llm_proxy.cli.export", "llm_proxy.cli.ls", "llm_proxy.cli.recover", "llm_proxy.cli.serve",
     "llm_proxy.cli.show", "llm_proxy.cli.verify", "llm_proxy.cli.doctor", "llm_proxy.cli.demo",
-    "llm_proxy.cli.import_", "llm_proxy.cli.verdict",
+    "llm_proxy.cli.import_", "llm_proxy.cli.verdict", "llm_proxy.cli.chat",
     "llm_proxy.shell.running.serving",
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,11 @@ CLOSED_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 
 
 def run_with_stdout(
-    stdout: int, *arguments: str, folder: Path, unbuffered: str = ""
+    stdout: int,
+    *arguments: str,
+    folder: Path,
+    unbuffered: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """The exit code and stderr of `llm-proxy` with this stdout, which is closed here."""
     reading, writing = os.pipe()
@@ -28,7 +33,7 @@ def run_with_stdout(
         (reading, stdout, writing),
         *arguments,
         folder=folder,
-        env={"PYTHONUNBUFFERED": unbuffered},
+        env={"PYTHONUNBUFFERED": unbuffered} | dict(env or {}),
     )
     os.close(stdout)
     os.close(writing)

@@ -19,6 +19,7 @@ from llm_chat import (
     TokenLimitExceeded,
     TokenLimits,
     TokenLimitWarning,
+    ToolCallStart,
     TurnComplete,
     providers_from_environment,
 )
@@ -99,8 +100,12 @@ async def _print_response(
                     ):
                         printer.end_line()
                         print_note("the response was cut off at its token limit")
+                    case ToolCallStart(call):
+                        raise LlmProxyError(
+                            f"the model calls the tool {call.name!r}, but chat offers no tools; "
+                            "choose another model"
+                        )
                     case ErrorEvent():
-                        printer.end_line()
                         raise LlmProxyError(str(event))
                     case _:
                         pass
