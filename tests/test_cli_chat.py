@@ -171,32 +171,47 @@ async def test_a_response_that_reaches_its_limit_is_reported(tmp_path: Path) -> 
     )
 
 
+TOO_LONG: Final = "error: Request exceeds token limit: 8193 > 8192 for model gpt-4"
+
+
 @each_row(
-    ("tokens", "exit_code", "message"),
+    ("tokens", "options", "exit_code", "message"),
     [
-        (7_800, 0, "7,800 of 8,192 tokens of gpt-4 are used"),
+        (7_800, [], 0, "7,800 of 8,192 tokens of gpt-4 are used"),
+        (8_193, [], 1, f"{TOO_LONG}; shorten the prompt, or set --token-limit gpt-4=TOKENS"),
+        (8_193, ["--token-limit", "gpt-4=9000"], 0, "8,193 of 9,000 tokens of gpt-4 are used"),
         (
-            8_193,
             1,
-            (
-                "error: Request exceeds token limit: 8193 > 8192 for model gpt-4; "
-                "choose a model with a higher limit"
-            ),
+            ["--token-limit", "gpt-4"],
+            2,
+            "error: --token-limit: expected MODEL=TOKENS with at least 1 token, got 'gpt-4'",
         ),
     ],
-    ids=["nearly too long", "too long"],
+    ids=["nearly too long", "too long", "extended", "invalid"],
 )
 async def test_a_prompt_near_the_limit_of_its_model_is_reported(
-    tmp_path: Path, tokens: int, exit_code: int, message: str
+    tmp_path: Path, tokens: int, options: list[str], exit_code: int, message: str
 ) -> None:
-    async with serve_scenarios(
-        tmp_path, scenario_document(text_turn(), match={"model": "*"})
-    ) as server:
+    scenario = scenario_document(text_turn(), match={"model": "*"})
+    async with serve_scenarios(tmp_path, scenario) as server:
         result = await run_command(
-            *("chat", "-m", "gpt-4", "word" * tokens), folder=tmp_path, env=variables(server.url)
+            *("chat", "-m", "gpt-4", *options, "word" * tokens),
+            folder=tmp_path,
+            env=variables(server.url),
         )
 
     assert (result.exit_code, result.stderr) == (exit_code, f"llm-proxy: {message}\n")
+
+
+async def test_the_settings_file_extends_the_token_limits(tmp_path: Path) -> None:
+    (tmp_path / "llm-proxy.toml").write_text('token-limit = ["gpt-4=9000"]\n')
+    scenario = scenario_document(text_turn(), match={"model": "*"})
+    async with serve_scenarios(tmp_path, scenario) as server:
+        result = await run_command(
+            *("chat", "-m", "gpt-4", "word" * 8_500), folder=tmp_path, env=variables(server.url)
+        )
+
+    assert result.stderr == "llm-proxy: 8,500 of 9,000 tokens of gpt-4 are used\n"
 
 
 async def test_a_model_that_calls_a_tool_is_reported_after_one_request(tmp_path: Path) -> None:
