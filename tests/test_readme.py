@@ -231,7 +231,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 
 TUTORIAL: Final = "docs/tutorial.md"
-GUIDES_IN_PYTHON: Final = ("docs/how-to/pytest.md", "docs/how-to/ci.md")
+GUIDES_IN_PYTHON: Final = ("docs/how-to/pytest.md", "docs/how-to/ci.md", "docs/how-to/chat.md")
 
 
 async def follow(page: str, shell: Shell, *, with_node: bool = False) -> int:

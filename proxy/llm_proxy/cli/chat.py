@@ -31,8 +31,8 @@ from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 
 
 @click.command
-@click.option("-p", "--provider", metavar="PROVIDER", help="The provider.  [default: openai]")
-@click.option("-m", "--model", metavar="MODEL", help="The model.  [default: default]")
+@click.option("-p", "--provider", metavar="PROVIDER", help="Provider.  [default: openai]")
+@click.option("-m", "--model", metavar="MODEL", help="Model.  [default: default]")
 @click.argument("prompt")
 @server_options("chat")
 def chat(
@@ -44,13 +44,13 @@ def chat(
     r"""Send PROMPT to a provider and print the response as it arrives.
 
     The providers are openai, openai-responses, anthropic and local (Ollama). Base URLs and API keys
-    come from the variables that the providers' SDKs read, such as OPENAI_BASE_URL and
-    OPENAI_API_KEY. So the command can be recorded and replayed without an application.
+    come from the variables that SDKs read, such as OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    The response goes to stdout; reasoning and messages go to stderr.
+    The response goes to stdout; reasoning and messages go to stderr. The exit code is 1 if the
+    response fails or is incomplete.
 
-    A prompt with more tokens than the model accepts is not sent. The limit of a model that
-    llm-proxy does not know is 4096; --token-limit sets another.
+    A prompt with more tokens than the model accepts is not sent. The limit of an unknown model is
+    4096 tokens; --token-limit sets another limit.
 
     \b
     Examples:
