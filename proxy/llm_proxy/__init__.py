@@ -78,6 +78,9 @@ entry
     `python_api`     `LLMProxy`, for scripts and tests
     `pytest_plugin`  the options and the fixture of pytest; does nothing unless it is used
     `pytest_sessions`  each test is a session
+
+Beside it, `llm_chat` is the conversation runtime: it stands on logic and shell, and only the
+command line imports it.
 """
 
 from typing import TYPE_CHECKING, Any
