@@ -23,23 +23,30 @@ async def until_cancelled(
     async def pump() -> None:
         async with aclosing(events):
             async for event in events:
+                if pump_task.cancelling():  # a source that went on
+                    return
                 await queue.put(event)
 
     def wake_consumer(_: asyncio.Task[None]) -> None:
         if queue.empty():
             queue.put_nowait(None)
 
+    def cancel_pump(_: object = None) -> None:
+        if not pump_task.cancelling():  # a second time would interrupt the closing of `events`
+            pump_task.cancel()
+
     pump_task = asyncio.create_task(pump())
     pump_task.add_done_callback(wake_consumer)
     cancel_task = asyncio.create_task(cancel.wait())
-    cancel_task.add_done_callback(lambda _: pump_task.cancel())
+    cancel_task.add_done_callback(cancel_pump)
     try:
         while not cancel.is_set() and not (pump_task.done() and queue.empty()):
             if (event := await queue.get()) is not None and not cancel.is_set():
                 yield event
     finally:
+        cancel_pump()
         cancel_task.cancel()
-        pump_task.cancel()
         await asyncio.wait([pump_task, cancel_task])
-    if not pump_task.cancelled():
-        pump_task.result()
+    error = None if pump_task.cancelled() else pump_task.exception()
+    if error is not None and not cancel.is_set():
+        raise error
