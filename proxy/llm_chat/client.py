@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeGuard
 
 from llm_chat.cancellation import until_cancelled
-from llm_chat.errors import ChatError
+from llm_chat.errors import ChatError, TokenLimitExceeded
 from llm_chat.events import ChatEvent, ErrorEvent, Finish, Retry, TokenLimitWarning, TurnComplete
 from llm_chat.provider import Provider
 from llm_chat.react_provider import ReactProvider
@@ -126,7 +126,7 @@ class ChatClient:
         Closing the generator does the same without an event.
 
         Raises `ChatError` without a provider, `TokenLimitExceeded` for a request that is too long,
-        and `ValueError` for an unknown tool.
+        and `ValueError` for an unknown tool or a prompt without parts.
         """
         events = self._run(prompt, options or self.options, history)
         if cancel is not None:
@@ -143,6 +143,8 @@ class ChatClient:
     ) -> AsyncGenerator[ChatEvent, None]:
         provider = self._provider_of(options)
         parts = (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)
+        if not parts:
+            raise ValueError("prompt: expected a text or at least one part")
         messages = [*history, RequestMessage("user", parts)]
         self.messages, self.turn_number, self.provider = messages, 0, provider
         tools = self._offered_tools(options)
@@ -152,7 +154,14 @@ class ChatClient:
             self.turn_number = turn_number
             while True:  # twice where the model refuses tools
                 turn = Turn(provider, runner, messages, request)
-                check = await TokenCounter(provider, self.token_limits).check(turn.request)
+                try:
+                    check = await TokenCounter(provider, self.token_limits).check(turn.request)
+                except TokenLimitExceeded:
+                    raise
+                except Exception as error:  # of a provider that counts tokens
+                    yield ErrorEvent.from_exception(error)
+                    yield Finish("error")
+                    return
                 if check.is_warning:
                     yield TokenLimitWarning(request.model, check.tokens, check.limit)
                 refusal: ErrorEvent | None = None

@@ -15,3 +15,12 @@ class TokenLimitExceeded(ChatError):
         self.limit = limit
         self.model = model
         super().__init__(f"Request exceeds token limit: {tokens} > {limit} for model {model}")
+
+
+def error_text(error: BaseException) -> str:
+    """The message of an exception, which can always be encoded; else the name of its type."""
+    try:
+        text = str(error)
+    except Exception:  # an application's exception may fail here too
+        text = ""
+    return text.encode("utf-8", "backslashreplace").decode() or type(error).__name__

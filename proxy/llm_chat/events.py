@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
+from llm_chat.errors import error_text
 from llm_proxy.turns import Json, Part, ToolCall, Usage
 
 ResponseReason = Literal["stop", "length", "tool"]
@@ -86,6 +87,11 @@ class ErrorEvent:
     """The provider's own words, if `message` does not have them."""
     refuses_tools: bool = False
     """Whether the model cannot be offered tools."""
+
+    @classmethod
+    def from_exception(cls, error: BaseException) -> Self:
+        """The event for an unexpected exception: its type is the code."""
+        return cls(error_text(error), type(error).__name__)
 
     def __str__(self) -> str:
         """The message and its detail."""

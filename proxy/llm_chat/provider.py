@@ -5,11 +5,13 @@ Source: owner's document 002, "Provider Adapter Interface".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from llm_chat.events import ProviderEvent
+from llm_chat.events import ErrorEvent, ProviderEvent, ResponseEnd
 from llm_proxy.conversation import Conversation
 from llm_proxy.turns import Json
 
@@ -75,3 +77,30 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+async def provider_events(
+    provider: Provider, request: Conversation
+) -> AsyncGenerator[ProviderEvent, None]:
+    """The events of a response, up to its end or an error: also anything that is raised is one."""
+    end: ResponseEnd | ErrorEvent = ResponseEnd("stop")
+    is_left = False
+    try:
+        async with aclosing(provider.chat_stream(request)) as events:
+            async for event in events:
+                if isinstance(event, ResponseEnd | ErrorEvent):
+                    end = event
+                    break
+                is_left = True  # unless the consumer comes back for the next event
+                yield event
+                is_left = False
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if is_left or task is None or task.cancelling():
+            raise
+        end = ErrorEvent.from_exception(error)  # the provider's own
+    except Exception as error:  # of any provider, also an application's own
+        if is_left:
+            raise
+        end = ErrorEvent.from_exception(error)
+    yield end

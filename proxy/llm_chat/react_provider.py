@@ -22,7 +22,7 @@ from llm_chat.events import (
     TextEvent,
     ToolCallStart,
 )
-from llm_chat.provider import Provider
+from llm_chat.provider import Provider, provider_events
 from llm_chat.token_limits import TokenCounter, TokenLimits
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects.lenient_json import compact_json
@@ -45,7 +45,8 @@ class ReactProvider:
         """Request a response and yield its events, with at most one call."""
         stream = react.ReactStream()
         texts: list[str] = []
-        async with aclosing(self._provider.chat_stream(self.text_request(request))) as events:
+        text_request = self.text_request(request)
+        async with aclosing(provider_events(self._provider, text_request)) as events:
             async for event in events:
                 match event:
                     case TextEvent(text):

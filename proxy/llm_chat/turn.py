@@ -6,13 +6,13 @@ Source: owner's document 002, "Turn".
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import groupby
 
 from llm_chat.events import (
     ErrorEvent,
-    ProviderEvent,
     ReasoningEvent,
     ResponseEnd,
     TextEvent,
@@ -21,7 +21,7 @@ from llm_chat.events import (
     TurnEvent,
     call_args,
 )
-from llm_chat.provider import Provider
+from llm_chat.provider import Provider, provider_events
 from llm_chat.tools import ToolRunner
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.turns import Json, Part, Reasoning, Text, ToolCall, ToolResult
@@ -72,9 +72,9 @@ class Turn:
                         self.error = event
                         yield event
                         return
-                    case TextEvent(text=text):
+                    case TextEvent(text=text) if text:
                         self._parts.append(Text(text))
-                    case ReasoningEvent(text=text):
+                    case ReasoningEvent(text=text) if text:
                         self._parts.append(Reasoning(text))
                     case ToolCallStart(call=call):
                         self.calls.append(call)
@@ -92,7 +92,7 @@ class Turn:
     def _append(self, results: list[ToolCallResult]) -> None:
         """Append the response and the results, together: providers refuse one without the other."""
         given = self.response.parts if self.response else ()
-        if parts := tuple(map(_sendable, given or self._parts)):
+        if parts := tuple(map(_sendable, given or _join_pieces(self._parts))):
             self.messages.append(RequestMessage("assistant", parts))
         if results:
             self.messages.append(RequestMessage("tool", tuple(map(_tool_result, results))))
@@ -102,20 +102,17 @@ class Turn:
             self.needs_next_turn = True
 
 
-async def provider_events(
-    provider: Provider, request: Conversation
-) -> AsyncGenerator[ProviderEvent, None]:
-    """The events of a response, up to its end or an error: also anything that is raised is one."""
-    try:
-        async with aclosing(provider.chat_stream(request)) as events:
-            async for event in events:
-                yield event
-                if isinstance(event, ResponseEnd | ErrorEvent):
-                    return
-    except Exception as error:  # of any provider, also an application's own
-        yield ErrorEvent(str(error) or type(error).__name__, type(error).__name__)
-    else:
-        yield ResponseEnd("stop")
+def _join_pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts, with consecutive pieces of a text as one."""
+    for kind, group in groupby(parts, type):
+        run = [*group]
+        text = "".join(part.text for part in run if isinstance(part, Text | Reasoning))
+        if kind is Text:
+            yield Text(text)
+        elif kind is Reasoning:
+            yield Reasoning(text)
+        else:
+            yield from run
 
 
 def _sendable(part: Part) -> Part:
