@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from llm_chat.errors import ChatError
 from llm_chat.provider import Closable, Provider
 
@@ -41,7 +43,8 @@ class ProviderRegistry:
         return [*self._providers]
 
     async def aclose(self) -> None:
-        """Close the connections of all providers."""
-        for provider in self._providers.values():
-            if isinstance(provider, Closable):
-                await provider.aclose()
+        """Close the connections of all providers, even if one of them raises."""
+        async with AsyncExitStack() as closing:
+            for provider in self._providers.values():
+                if isinstance(provider, Closable):
+                    closing.push_async_callback(provider.aclose)
