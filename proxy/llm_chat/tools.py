@@ -14,14 +14,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import copy
+import functools
 import inspect
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import msgspec
 
+from llm_chat.errors import error_text
 from llm_chat.events import ToolCallResult, call_args
 from llm_proxy.conversation import ToolDefinition
 from llm_proxy.turns import Json, ToolCall
@@ -29,6 +33,8 @@ from llm_proxy.turns import Json, ToolCall
 DEFAULT_TIME_LIMIT_S: Final = 60.0
 _CANCEL_GRACE_S: Final = 0.05
 """Seconds that a cancelled tool may take to clean up before it is abandoned."""
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""What providers accept; some allow fewer characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +66,27 @@ class Tool:
         """The tool of a function.
 
         By default it has the function's name, and its docstring as description; a parameter is
-        described by `Annotated[str, msgspec.Meta(description="...")]`.  Raises `ValueError` for a
-        signature without a JSON Schema.
+        described by `Annotated[str, msgspec.Meta(description="...")]`.  The arguments that a
+        `functools.partial` has are not parameters.  Raises `ValueError` for a signature without a
+        JSON Schema, and for a name that providers refuse.
         """
-        name = name or getattr(function, "__name__", "")
-        parameters = _parameters_struct(function, name)
+        inner = function.func if isinstance(function, functools.partial) else function
+        name = name or getattr(inner, "__name__", "")
+        if not _TOOL_NAME.fullmatch(name):
+            allowed = "1 to 128 letters, digits, '_', '-' and '.'"
+            raise ValueError(f"tool {name!r}: a name has {allowed}; set name")
         try:
-            [_], schemas = msgspec.json.schema_components(
+            parameters = _parameters_struct(function)
+            [reference], schemas = msgspec.json.schema_components(
                 [parameters], ref_template="#/$defs/{name}"
             )
-        except TypeError as error:
-            raise ValueError(f"tool {name}: {error}") from None
-        schema = schemas.pop(parameters.__name__)
+        except (TypeError, ValueError, NameError) as error:
+            raise ValueError(f"tool {name}: {str(error).splitlines()[-1]}") from None
+        schema = schemas.pop(reference["$ref"].removeprefix("#/$defs/"))
         del schema["title"]
         if schemas:
             schema["$defs"] = schemas
-        description = description or inspect.getdoc(function) or ""
+        description = description or inspect.getdoc(inner) or ""
 
         def run(args: dict[str, Json]) -> Any:
             converted = msgspec.convert(args, parameters, strict=False)
@@ -86,27 +97,32 @@ class Tool:
         return cls(
             ToolDefinition(name, description, schema),
             run,
-            is_async=inspect.iscoroutinefunction(inspect.unwrap(function))
+            is_async=inspect.iscoroutinefunction(function)
             or inspect.iscoroutinefunction(getattr(function, "__call__", None)),  # noqa: B004 # of an object with `async __call__`
             time_limit_s=time_limit_s,
         )
 
 
-def _parameters_struct(function: Callable[..., Any], name: str) -> type[msgspec.Struct]:
-    """A type whose fields are the function's parameters."""
-    hints = get_type_hints(function, include_extras=True)
+def _parameters_struct(function: Callable[..., Any]) -> type[msgspec.Struct]:
+    """A type whose fields are the function's parameters.  Raises an error for other parameters."""
+    given = function.keywords if isinstance(function, functools.partial) else {}
     fields: list[Any] = []
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.name in given:
+            continue
         if parameter.kind in (
             parameter.POSITIONAL_ONLY,
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,
         ):
-            raise ValueError(f"tool {name}: parameter {parameter} cannot be passed by name")
-        field = (parameter.name, hints.get(parameter.name, Any))
-        has_default = parameter.default is not parameter.empty
-        fields.append((*field, parameter.default) if has_default else field)
-    return msgspec.defstruct(f"{name}_parameters", fields, kw_only=True, forbid_unknown_fields=True)
+            raise ValueError(f"parameter {parameter} cannot be passed by name")
+        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        field = (parameter.name, annotation)
+        default = parameter.default
+        if isinstance(default, list | dict | set | bytearray) and default:  # a copy for each call
+            default = msgspec.field(default_factory=functools.partial(copy.copy, default))
+        fields.append(field if default is parameter.empty else (*field, default))
+    return msgspec.defstruct("Parameters", fields, kw_only=True, forbid_unknown_fields=True)
 
 
 def as_tools(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -163,13 +179,14 @@ class ToolRunner:
         finally:
             if is_late := not task.done():
                 task.cancel()
+                task.add_done_callback(_retrieve_exception)
                 await asyncio.wait([task], timeout=_CANCEL_GRACE_S)
         if is_late:
             return _failed_execution(call, f"no result within {limit_s:g} s")
         if task.cancelled():
             return _failed_execution(call, "it was cancelled")
         if (error := task.exception()) is not None:
-            return _failed_execution(call, str(error) or type(error).__name__)
+            return _failed_execution(call, error_text(error))
         return ToolCallResult(call, task.result())
 
 
@@ -193,14 +210,20 @@ async def _run_in_thread(function: Callable[[dict[str, Json]], Any], args: dict[
     def work() -> None:
         try:
             outcome.set_result(context.run(function, args))
-        except StopIteration as error:  # a future cannot hold it
-            outcome.set_exception(RuntimeError(f"StopIteration {error}"))
+        except (StopIteration, KeyboardInterrupt) as error:  # would end the event loop
+            outcome.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # the thread's outermost frame
             outcome.set_exception(error)
 
     outcome.set_running_or_notify_cancel()
     threading.Thread(target=work, name="llm-chat tool", daemon=True).start()
     return await asyncio.wrap_future(outcome)
+
+
+def _retrieve_exception(task: asyncio.Task[Json]) -> None:
+    """Keep asyncio from logging the exception of a task that nothing waits for."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _failed_execution(call: ToolCall, reason: str) -> ToolCallResult:
