@@ -1,4 +1,4 @@
-"""Which test covers which statement of the specifications of scenarios, synthesis and mocks.
+"""Which test covers which statement of the specifications, and how the properties are tagged.
 
 A test names its statements with the marker `shows`.  `python tests/scenario_statements.py`
 regenerates tests/scenario_statements.md.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,16 +19,31 @@ PAGE: Final = TESTS / "scenario_statements.md"
 _MARKER: Final = "pytest.mark.shows"
 _WITHOUT_EQUIVALENT: Final = "without equivalent"
 _INTRODUCTION: Final = """\
-# Requirements of scenarios and their tests
+# Requirements and their tests
 
 Three documents specify scenarios, synthesised responses and mocks: 000 describes a scripted
-provider, 001 the test mode of a server, and 004 the options of a mock. This page lists each
-requirement with the tests that cover it. The [reference](../docs/reference/scenarios.md)
-describes their use.
+provider, 001 the test mode of a server, and 004 the options of a mock. The
+[reference](../docs/reference/scenarios.md) describes their use. Document 002 specifies the
+conversation runtime `llm_chat`. This page lists each requirement with the tests that cover it.
 
 The marker `shows` of a test names the requirements that the test covers. To regenerate this page,
 run `python tests/scenario_statements.py`.
 """
+
+PENDING: Final = frozenset(
+    (
+        *(f"002-{number}" for number in range(34, 64)),
+        *(f"002-P{number}" for number in range(12, 27)),
+    )
+)
+"""Statements whose tests do not have the marker yet."""
+
+MIN_EXAMPLES: Final = 100
+"""The fewest examples of a test that shows a property of document 002."""
+_TAG: Final = re.compile(
+    r"# Feature: stage-02-core-provider, Property (?P<number>\d+): "
+    r"(?P<text>.*(?:\n *# (?!Feature:).*)*)"
+)
 
 _Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -74,6 +90,39 @@ def marked_tests(source: str) -> Iterator[tuple[str, list[str]]]:
                 yield from _marked_numbers(inner, f"{node.name}::")
 
 
+def property_tags(source: str) -> Iterator[tuple[str, str]]:
+    """Yield the statement number and the text of each property tag in a file."""
+    for tag in _TAG.finditer(source):
+        yield f"002-P{int(tag['number']):02}", re.sub(r"\s*\n *# ", " ", tag["text"]).strip()
+
+
+def example_counts(source: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the test, the property and the examples of each test that shows a property.
+
+    The examples are those of a decorator `settings(max_examples=...)`, or of a constant with it.
+    """
+    tree = ast.parse(source)
+    constants = {
+        ast.unparse(target): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    }
+    for node in tree.body:
+        for test, numbers in _marked_numbers(node, ""):
+            assert isinstance(node, _Node)
+            values = [constants.get(ast.unparse(item), item) for item in node.decorator_list]
+            counts = [
+                int(ast.literal_eval(inner.value))
+                for value in values
+                for inner in ast.walk(value)
+                if isinstance(inner, ast.keyword) and inner.arg == "max_examples"
+            ]
+            for number in numbers:
+                if number.startswith("002-P"):
+                    yield test, number, max(counts, default=0)
+
+
 def build_page(shown_by: Mapping[str, Sequence[str]]) -> str:
     """Build the page from the tests by statement number."""
     without_equivalent = statements_without_equivalent()
@@ -118,9 +167,15 @@ def _marked_numbers(node: ast.AST, prefix: str) -> Iterator[tuple[str, list[str]
 def _expand_range(mark: str) -> Iterator[str]:
     """Yield the numbers of a marker argument: `000-04`, or `000-04 to 000-21`."""
     first, _, last = mark.partition(" to ")
-    name, _, first_number = first.partition("-")
-    last_number = int((last or first).partition("-")[2])
-    yield from (f"{name}-{number:02}" for number in range(int(first_number), last_number + 1))
+    prefix, first_number = _split_number(first)
+    _, last_number = _split_number(last or first)
+    yield from (f"{prefix}{number:02}" for number in range(first_number, last_number + 1))
+
+
+def _split_number(mark: str) -> tuple[str, int]:
+    """Split `000-04` or `002-P04` at its last number."""
+    prefix = mark.rstrip("0123456789")
+    return prefix, int(mark.removeprefix(prefix))
 
 
 if __name__ == "__main__":
