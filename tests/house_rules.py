@@ -70,8 +70,10 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.shell.running.active_modes:run_in_thread.run",
         f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",
         f"{PACKAGE}.shell.upstream.signing:_run_botocore_lookup",
+        f"{RUNTIME_PACKAGE}.client:ChatClient._run",
+        f"{RUNTIME_PACKAGE}.errors:error_text",
+        f"{RUNTIME_PACKAGE}.provider:provider_events",
         f"{RUNTIME_PACKAGE}.tools:_run_in_thread.work",
-        f"{RUNTIME_PACKAGE}.turn:provider_events",
     )
 )
 """The functions that may catch every exception.  The outermost frames of a task or a callback:
