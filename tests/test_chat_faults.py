@@ -413,6 +413,18 @@ async def endless_blank_lines(connection: Connection) -> None:
         await asyncio.sleep(0.02)
 
 
+async def flood_of_blank_lines(connection: Connection) -> None:
+    await connection.begin()
+    while True:
+        await connection.chunk(b"\n" * 4096)
+
+
+async def flood_of_objects(connection: Connection) -> None:
+    await connection.begin()
+    while True:
+        await connection.chunk(b"data: {}\n\n" * 4096)
+
+
 async def endless_line(connection: Connection) -> None:
     await connection.begin()
     while True:
@@ -471,7 +483,7 @@ async def endless_document(connection: Connection) -> None:
 async def gzip_bomb(connection: Connection) -> None:
     compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     megabyte = b" " * (1024 * 1024)
-    body = b"".join(compressor.compress(megabyte) for _ in range(16)) + compressor.flush()
+    body = b"".join(compressor.compress(megabyte) for _ in range(65)) + compressor.flush()
     await connection.begin("Content-Encoding: gzip")
     await connection.chunk(body)
     await connection.finish()
@@ -515,6 +527,8 @@ async def array_of_numbers(connection: Connection) -> None:
 HOSTILE: Final[dict[stub_upstream.Script, tuple[str, str]]] = {
     endless_comments: ("TIMEOUT", "no content for 0.4 s"),
     endless_blank_lines: ("TIMEOUT", "no content for 0.4 s"),
+    flood_of_blank_lines: ("TIMEOUT", "no content for 0.4 s"),
+    flood_of_objects: ("INVALID_RESPONSE", "the response is invalid"),
     endless_line: ("INVALID_RESPONSE", "the response is invalid"),
     endless_data_line: ("INVALID_RESPONSE", "the response is invalid"),
     endless_document: ("INVALID_RESPONSE", "the response is invalid"),
@@ -540,8 +554,9 @@ HOSTILE: Final[dict[stub_upstream.Script, tuple[str, str]]] = {
 async def test_a_hostile_server_gives_one_error_soon(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed_response, "MAX_DECODED_BYTES", 8 * 1024 * 1024)
-    monkeypatch.setattr(content_decoders, "MAX_DECODED_BYTES", 8 * 1024 * 1024)
+    monkeypatch.setattr(streamed_response, "MAX_DECODED_BYTES", 64 * 1024 * 1024)
+    monkeypatch.setattr(streamed_response, "_MAX_MESSAGES", 20_000)
+    monkeypatch.setattr(content_decoders, "MAX_DECODED_BYTES", 64 * 1024 * 1024)
     resources = OpenResources()
 
     async def error_of(serve: stub_upstream.Script, timeout_s: float) -> tuple[str, str]:

@@ -175,6 +175,10 @@ class HttpProvider:
         deadline_s = clock() + self.settings.timeout_s
         async with aclosing(self.exchange(request)) as source:
             while True:
+                if clock() >= deadline_s:
+                    if response.is_complete:
+                        return
+                    raise TimeoutError
                 step = asyncio.ensure_future(anext(source))
                 try:
                     while not step.done():

@@ -38,6 +38,8 @@ _MAX_RETRY_AFTER_S: Final = 60.0
 """A longer wait is not made, as in official SDKs."""
 _MAX_ERROR_BYTES: Final = 1024 * 1024
 """The longest body of an error: more is not read."""
+_MAX_MESSAGES: Final = 1_000_000
+"""The most messages of a response."""
 _REASONS: Final[dict[FinishReason | None, ResponseReason]] = {
     FinishReason.LENGTH: "length",
     FinishReason.CONTEXT_FULL: "length",
@@ -182,7 +184,11 @@ class StreamedResponse:
         self, messages: Sequence[bytes], *, are_cut: bool = False
     ) -> Iterator[ProviderEvent]:
         """The events of messages; of those that the end of the body cuts, none is malformed."""
+        if self._codec != "whole":
+            messages = [message for message in messages if not message.isspace()]
         self._messages += messages
+        if len(self._messages) > _MAX_MESSAGES:
+            raise InvalidResponse(f"it has more than {_MAX_MESSAGES} messages")
         if self.is_error or self._codec == "whole":
             return
         must_be_json = not (are_cut or self._skips_malformed_messages)
