@@ -75,7 +75,7 @@ class UncleanProvider:
             for event in (*self._events, ResponseEnd("stop")):
                 yield event
         finally:
-            raise RuntimeError("cannot close")
+            raise OSError("cannot close")
 
 
 class CountingProvider(MockProvider):

@@ -709,11 +709,16 @@ class MomentsProvider:
     st.integers(0, 25),
     st.integers(0, 25),
     st.sampled_from((1, None)),
+    st.integers(0, 4),
 )
-@example([2], 0, 99, None)
-@example([2], 99, 0, None)
+@example([2], 0, 99, None, 0)
+@example([2], 99, 0, None, 0)
 async def test_a_chat_can_be_cancelled_at_every_moment(
-    call_counts: list[int], moment: int, event_number: int, concurrency: int | None
+    call_counts: list[int],
+    moment: int,
+    event_number: int,
+    concurrency: int | None,
+    steps_of_the_consumer: int,
 ) -> None:
     # Feature: stage-02-core-provider, Property 5: For any chat stream in progress, triggering the
     # abort signal should cause the stream to terminate and emit a cancellation event.
@@ -729,8 +734,8 @@ async def test_a_chat_can_be_cancelled_at_every_moment(
             await moments.pass_one()
             await moments.pass_one()
         finally:
-            await asyncio.sleep(0)
             running.remove(name)
+            await asyncio.sleep(0)
 
     calls = [
         [make_call("work", f"{turn}-{number}", name=f"{turn}-{number}") for number in range(count)]
@@ -741,6 +746,9 @@ async def test_a_chat_can_be_cancelled_at_every_moment(
     events: list[ChatEvent] = []
     async with aclosing(client.chat("Hello.", cancel=moments.cancel)) as stream:
         async for event in stream:
+            assert isinstance(event, Finish) or not moments.cancel.is_set()
+            for _ in range(steps_of_the_consumer):
+                await asyncio.sleep(0)
             if len(events) == event_number and not isinstance(event, Finish):
                 moments.cancel.set()  # while the consumer has this event
             events.append(event)
@@ -799,6 +807,25 @@ async def test_a_connection_is_closed_while_the_consumer_is_busy(
     assert await all_of(events) == [Finish("cancelled")]
     assert provider.log == ["open", "closing", "closed"]
     assert pending_tasks() == set()
+
+
+async def test_a_chat_that_can_be_cancelled_runs_little_ahead_of_the_consumer() -> None:
+    """One event is ready, and one more is held."""
+    yielded: list[int] = []
+
+    class Eager(MockProvider):
+        async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
+            for number in range(20):
+                yielded.append(number)
+                yield TextEvent(str(number))
+
+    events = make_client(Eager()).chat("Hello.", cancel=asyncio.Event())
+    assert await anext(events) == TextEvent("0")
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert yielded == [0, 1, 2]
+    assert len(await all_of(events)) == 19 + 2
 
 
 async def test_a_chat_ends_though_its_provider_ignores_a_cancellation() -> None:
@@ -860,6 +887,14 @@ async def test_an_error_while_a_cancelled_stream_is_closed_does_not_hide_the_can
     assert await all_of(events) == [Finish("cancelled")]
     assert pending_tasks() == set()
     assert caplog.records == []
+
+
+async def test_an_error_while_a_stream_is_closed_reaches_who_closes_it() -> None:
+    events = make_client(UncleanProvider(TextEvent("It "), TextEvent("is."))).chat("Hello.")
+    assert await anext(events) == TextEvent("It ")
+
+    with pytest.raises(OSError, match="cannot close"):
+        await events.aclose()
 
 
 @each_row("has_cancel", [True, False])

@@ -497,7 +497,7 @@ async def test_a_failed_tool_does_not_end_the_conversation(
 
 @pytest.mark.shows("002-32", "002-64")
 async def test_the_model_sees_why_a_call_failed() -> None:
-    called = [make_call("missing"), make_call("fail", "call-2", value="x")]
+    called = [make_call("missing"), make_call("fail", "call-2", value="é")]
     provider = MockProvider(call_response(*called), DONE)
     await all_of(make_client(provider, fail).chat("Hello."))
 
@@ -509,7 +509,7 @@ async def test_the_model_sees_why_a_call_failed() -> None:
             ),
             ToolResult(
                 "call-2",
-                '{"error":"Tool execution failed: cannot use \'x\'"}',
+                '{"error":"Tool execution failed: cannot use \'é\'"}',
                 "fail",
                 failed=True,
             ),
@@ -571,7 +571,7 @@ async def test_an_error_while_a_stream_is_closed_is_an_event_too() -> None:
 
     assert events == [
         TextEvent("Done."),
-        ErrorEvent("cannot close", "RuntimeError"),
+        ErrorEvent("cannot close", "OSError"),
         TurnComplete(1),
         Finish("error"),
     ]
