@@ -524,18 +524,18 @@ CASES: Final[Mapping[str, RequestCase]] = {
             name: {
                 key: [
                     {"role": "user", "content": "Hello?"},
-                    {"role": "assistant", "content": "Hi."},
+                    {**model_type, "role": "assistant", "content": "Hi."},
                     {"role": "user", "content": "Who?"},
-                    {"role": "assistant", "content": "Me."},
+                    {**model_type, "role": "assistant", "content": "Me."},
                     {"role": "user", "content": "Bye."},
                 ],
                 **further,
             }
-            for name, key, further in (
-                ("chat", "messages", {}),
-                ("responses", "input", {}),
-                ("anthropic", "messages", MAX_TOKENS),
-                ("ollama", "messages", NO_OPTIONS),
+            for name, key, model_type, further in (
+                ("chat", "messages", {}, {}),
+                ("responses", "input", {"type": "message"}, {}),
+                ("anthropic", "messages", {}, MAX_TOKENS),
+                ("ollama", "messages", {}, NO_OPTIONS),
             )
         },
     ),
@@ -597,7 +597,7 @@ CASES: Final[Mapping[str, RequestCase]] = {
         responses={
             "input": [
                 *HELLO_INPUT["input"],
-                {"role": "assistant", "content": "One moment."},
+                {"type": "message", "role": "assistant", "content": "One moment."},
                 RESPONSES_CALLS[0],
                 {
                     "type": "function_call_output",
@@ -703,7 +703,11 @@ CASES: Final[Mapping[str, RequestCase]] = {
         responses={
             "input": [
                 *HELLO_INPUT["input"],
-                {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "refusal", "refusal": "No."}],
+                },
                 {"role": "user", "content": "Please."},
             ]
         },

@@ -296,4 +296,5 @@ def _without_defaults(item: Document) -> Document:
             content = text
         case _:
             content = blocks
-    return {"role": "assistant", "content": content}
+    # llama.cpp refuses a message of the model without `type`, which is optional to OpenAI.
+    return {"type": "message", "role": "assistant", "content": content}
