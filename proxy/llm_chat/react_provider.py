@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
-from uuid import uuid4
+from uuid import UUID
 
 from llm_chat import react
 from llm_chat.events import (
@@ -56,7 +57,9 @@ class ReactProvider:
                     case ResponseEnd():
                         for piece in stream.close():
                             yield _event(piece)
-                        for last_event in _last_events(event, "".join(texts), stream.output):
+                        text = "".join(texts)
+                        call_id = _call_id(len(request.messages), text)
+                        for last_event in _last_events(event, text, stream.output, call_id):
                             yield last_event
                     case _:
                         yield event
@@ -113,16 +116,26 @@ def _event(piece: react.ReactPiece) -> TextEvent | ReasoningEvent:
     return TextEvent(piece.text) if isinstance(piece, Text) else ReasoningEvent(piece.text)
 
 
-def _last_events(end: ResponseEnd, text: str, output: react.ReactOutput) -> Iterator[ProviderEvent]:
+def _call_id(message_count: int, text: str) -> str:
+    """A UUID for the call in an output: the same in every run of a conversation."""
+    seed = f"{message_count} {text}".encode("utf-8", "surrogatepass")
+    return str(UUID(bytes=sha256(seed).digest()[:16], version=4))
+
+
+def _last_events(
+    end: ResponseEnd, text: str, output: react.ReactOutput, call_id: str
+) -> Iterator[ProviderEvent]:
     """The call in the output, and the end of the response."""
     thought = (Reasoning(output.thought),) if output.thought else ()
+    # The name may be cut off as well: a call without input is one only in a complete output.
+    is_cut_off = end.reason == "length" and output.action_input is None
     if output.final_answer is not None:
         yield replace(end, parts=(*thought, Text(output.final_answer)))
-    elif output.is_tool_call and output.has_invalid_input:
+    elif output.is_tool_call and (output.has_invalid_input or is_cut_off):
         yield replace(end, parts=(Text(text),), correction=react.INVALID_INPUT_MESSAGE)
     elif output.is_tool_call:
         arguments = compact_json(output.action_input or {})
-        call = ToolCall(str(uuid4()), output.action or "", arguments)
+        call = ToolCall(call_id, output.action or "", arguments)
         yield ToolCallStart(call)
         yield replace(end, reason="tool", parts=(*thought, call))
     else:
