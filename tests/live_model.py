@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+CHAT_TEMPLATE: Final = Path(__file__).parents[1] / "scripts" / "record-examples.jinja"
+"""A chat template with tools: the model's own has none."""
 _STARTUP_SECONDS: Final = 60.0
 """The maximum time in seconds for the model to load."""
 

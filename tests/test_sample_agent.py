@@ -11,14 +11,12 @@ from typing import Final
 
 import pytest
 
-from live_model import running_model
+from live_model import CHAT_TEMPLATE, running_model
 from plugin_project import PluginProject, PytestRun
 
 APP: Final = Path(__file__).with_name("sample_agent")
 PLUGINS: Final = ("pytest_asyncio.plugin",)
 """The plugins of pytest that the tests of the application need."""
-CHAT_TEMPLATE: Final = APP.parents[1] / "scripts" / "record-examples.jinja"
-"""A chat template with tools: the model's own has none."""
 RECORDING_TIMEOUT_S: Final = 500.0
 """A model without a graphics card needs about a minute."""
 
