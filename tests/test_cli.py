@@ -388,7 +388,7 @@ class TestRecordAndReplay:
             2,
             (
                 "llm-proxy: error: OPENAI_BASE_URL: 'gateway.example/v1' is not an http:// or "
-                "https:// URL; correct or unset OPENAI_BASE_URL, or set --upstream openai=URL\n"
+                "https:// URL; correct or unset OPENAI_BASE_URL\n"
             ),
         )
 

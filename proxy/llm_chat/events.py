@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal, Self
+from uuid import UUID
 
 from llm_chat.errors import error_text
 from llm_proxy.turns import Json, Part, ToolCall, Usage
@@ -142,6 +144,14 @@ class Finish:
 ProviderEvent = TextEvent | ReasoningEvent | ToolCallStart | Retry | ResponseEnd | ErrorEvent
 TurnEvent = TextEvent | ReasoningEvent | ToolCallStart | ToolCallResult | Retry | ErrorEvent
 ChatEvent = TurnEvent | TokenLimitWarning | TurnComplete | Finish
+
+
+def made_call_id(seed: bytes) -> str:
+    """The id of a call to which the model gave none: a UUID.
+
+    It is a hash of `seed`, so that a conversation has the same requests when it is replayed.
+    """
+    return str(UUID(bytes=sha256(seed).digest()[:16], version=4))
 
 
 def call_args(call: ToolCall) -> dict[str, Json] | None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
-from hashlib import sha256
 from typing import Final
-from uuid import UUID
 
 from llm_chat import react
 from llm_chat.events import (
@@ -22,6 +20,7 @@ from llm_chat.events import (
     ResponseEnd,
     TextEvent,
     ToolCallStart,
+    made_call_id,
 )
 from llm_chat.provider import Provider, provider_events
 from llm_chat.token_limits import TokenCounter, TokenLimits
@@ -58,7 +57,8 @@ class ReactProvider:
                         for piece in stream.close():
                             yield _event(piece)
                         text = "".join(texts)
-                        call_id = _call_id(len(request.messages), text)
+                        seed = f"{len(request.messages)} {text}"
+                        call_id = made_call_id(seed.encode("utf-8", "surrogatepass"))
                         for last_event in _last_events(event, text, stream.output, call_id):
                             yield last_event
                     case _:
@@ -114,12 +114,6 @@ def _text_lines(message: RequestMessage) -> Iterator[str]:
 
 def _event(piece: react.ReactPiece) -> TextEvent | ReasoningEvent:
     return TextEvent(piece.text) if isinstance(piece, Text) else ReasoningEvent(piece.text)
-
-
-def _call_id(message_count: int, text: str) -> str:
-    """A UUID for the call in an output: the same in every run of a conversation."""
-    seed = f"{message_count} {text}".encode("utf-8", "surrogatepass")
-    return str(UUID(bytes=sha256(seed).digest()[:16], version=4))
 
 
 def _last_events(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
-from uuid import UUID
 
 import orjson
 
@@ -20,6 +18,7 @@ from llm_chat.events import (
     ResponseReason,
     TextEvent,
     ToolCallStart,
+    made_call_id,
 )
 from llm_proxy import framing, providers
 from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
@@ -227,20 +226,17 @@ class StreamedResponse:
             case ToolCall():
                 used_ids = {call.id for call in self._calls}
                 is_unusable = not piece.id or piece.id in used_ids
-                call = replace(piece, id=self._new_call_id()) if is_unusable else piece
+                call = (
+                    replace(
+                        piece, id=made_call_id(b"%d %b" % (len(self._calls), self._request.body))
+                    )
+                    if is_unusable
+                    else piece
+                )
                 self._calls.append(call)
                 yield ToolCallStart(call)
             case _:
                 pass
-
-    def _new_call_id(self) -> str:
-        """A UUID for a call without a usable id.
-
-        It is a hash of the request, so that a conversation has the same requests when it is
-        replayed.
-        """
-        seed = self._request.body + str(len(self._calls)).encode()
-        return str(UUID(bytes=sha256(seed).digest()[:16], version=4))
 
     def _last_events(self, turn: Turn) -> Iterator[ProviderEvent]:
         """The calls and the text that no event had, and the end of the response."""

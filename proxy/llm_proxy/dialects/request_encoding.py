@@ -7,7 +7,7 @@ empty parts.  A lone surrogate becomes U+FFFD, as in responses.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -107,6 +107,19 @@ def media_refusal(dialect: str, media: Media) -> NotRepresentable:
     """The error for media of a type, or with a source, that the format lacks."""
     source = "by URL" if media.url and not media.base64 else "inline"
     return refusal(dialect, f"media of type {media.media_type or 'unknown'} {source}")
+
+
+def text_or_blocks(
+    parts: Sequence[Part], encode_block: Callable[[Part], Document]
+) -> str | list[Document]:
+    """The content of a message: a string if it is one text or nothing, else blocks."""
+    match parts:
+        case ():
+            return ""
+        case (Text(text=text),):
+            return text
+        case _:
+            return [*map(encode_block, parts)]
 
 
 def data_url(media: Media) -> str:

@@ -128,7 +128,10 @@ def _encode_messages(conversation: Conversation) -> Iterator[Document]:
             case "assistant":
                 yield _encode_assistant_message(message)
             case _:
-                yield {"role": message.role, "content": _encode_content(message.parts)}
+                yield {
+                    "role": message.role,
+                    "content": request_encoding.text_or_blocks(message.parts, _encode_block),
+                }
 
 
 def _encode_assistant_message(message: RequestMessage) -> Document:
@@ -136,7 +139,11 @@ def _encode_assistant_message(message: RequestMessage) -> Document:
     texts = tuple(part for part in message.parts if isinstance(part, Text))
     refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    content = _encode_content(texts) if texts or not (refusals or calls) else None
+    content = (
+        request_encoding.text_or_blocks(texts, _encode_block)
+        if texts or not (refusals or calls)
+        else None
+    )
     encoded: Document = {"role": "assistant", "content": content}
     if refusals:
         encoded["refusal"] = "".join(refusals)
@@ -145,17 +152,6 @@ def _encode_assistant_message(message: RequestMessage) -> Document:
             chat_messages.encode_call(call, call.arguments or "{}") for call in calls
         ]
     return encoded
-
-
-def _encode_content(parts: tuple[Part, ...]) -> str | list[Document]:
-    """A string if there is one text or nothing, else blocks."""
-    match parts:
-        case ():
-            return ""
-        case (Text(text=text),):
-            return text
-        case _:
-            return [*map(_encode_block, parts)]
 
 
 def _encode_block(part: Part) -> Document:

@@ -210,18 +210,10 @@ def _encode_input(conversation: Conversation) -> Iterator[Document]:
             case "assistant":
                 yield from _encode_model_items(message)
             case _:
-                yield {"role": message.role, "content": _encode_content(message.parts)}
-
-
-def _encode_content(parts: tuple[Part, ...]) -> str | list[Document]:
-    """A string if there is one text or nothing, else blocks."""
-    match parts:
-        case ():
-            return ""
-        case (Text(text=text),):
-            return text
-        case _:
-            return [*map(_encode_block, parts)]
+                yield {
+                    "role": message.role,
+                    "content": request_encoding.text_or_blocks(message.parts, _encode_block),
+                }
 
 
 def _encode_block(part: Part) -> Document:

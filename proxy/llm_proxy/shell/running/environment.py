@@ -81,9 +81,7 @@ def adopted_upstreams(
             try:
                 upstreams[provider] = checked_http_url(name, normalized_base_url(name, environ))
             except UsageError as error:
-                raise UsageError(
-                    f"{error}; correct or unset {name}, or set --upstream {provider}=URL"
-                ) from None
+                raise UsageError(f"{error}; correct or unset {name}") from None
     return upstreams
 
 
