@@ -30,14 +30,6 @@ The marker `shows` of a test names the requirements that the test covers. To reg
 run `python tests/scenario_statements.py`.
 """
 
-PENDING: Final = frozenset(
-    (
-        *(f"002-{number}" for number in range(34, 64)),
-        *(f"002-P{number}" for number in range(12, 27)),
-    )
-)
-"""Statements whose tests do not have the marker yet."""
-
 MIN_EXAMPLES: Final = 100
 """The fewest examples of a test that shows a property of document 002."""
 _TAG: Final = re.compile(

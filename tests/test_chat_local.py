@@ -27,6 +27,7 @@ from llm_chat import (
     HttpSettings,
     LocalProvider,
     ManagesModels,
+    Media,
     Message,
     ModelInfo,
     ProviderEvent,
@@ -171,12 +172,12 @@ def test_the_default_server_is_that_of_ollama_and_is_asked_once() -> None:
     assert provider.settings.max_retries == 0
 
 
-@pytest.mark.shows("002-48", "002-49", "002-51")
+@pytest.mark.shows("002-48 to 002-51")
 async def test_a_chat_is_the_request_of_the_official_client() -> None:
     schema: Json = {"type": "object", "properties": {"city": {"type": "string"}}}
     conversation = Conversation(
         (
-            Message("user", (Text("Rome?"),)),
+            Message("user", (Text("Ro"), Text("me?"), Media("image/png", base64="aGk="))),
             Message("assistant", (Text("I look."), ToolCall("c1", "look", '{"city": "Rome"}'))),
             Message("tool", (ToolResult("c1", '"rain"', "look"),)),
         ),
@@ -193,7 +194,7 @@ async def test_a_chat_is_the_request_of_the_official_client() -> None:
                 MODEL,
                 [
                     {"role": "system", "content": "Be brief."},
-                    {"role": "user", "content": "Rome?"},
+                    {"role": "user", "content": "Rome?", "images": ["aGk="]},
                     {
                         "role": "assistant",
                         "content": "I look.",

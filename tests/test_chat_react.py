@@ -8,6 +8,7 @@ from functools import partial
 from time import thread_time
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def shown_text(shown: Iterable[ReactPiece], kind: type[ReactPiece]) -> str:
 # The instructions
 
 
+@pytest.mark.shows("002-40", "002-41")
 def test_the_instructions_have_the_wording_of_the_document() -> None:
     """002-40 and 002-41."""
     assert react.format_tools([WEATHER, NOW]) == INSTRUCTIONS
@@ -125,6 +127,7 @@ def test_any_tool_is_listed(tool: ToolDefinition, text: str) -> None:
     assert text in react.format_tools([tool])
 
 
+@pytest.mark.shows("002-P17")
 @EXAMPLES
 @given(st.lists(st.builds(ToolDefinition, NAME, LINE, JSON_OBJECT), max_size=4))
 def test_the_instructions_hold_every_tool(tools: list[ToolDefinition]) -> None:
@@ -241,6 +244,7 @@ OUTPUTS: Final = {
 }
 
 
+@pytest.mark.shows("002-40", "002-42", "002-43")
 @each_row(("output", "fields"), OUTPUTS.values(), ids=OUTPUTS)
 def test_an_output_has_its_fields(output: str, fields: ReactOutput) -> None:
     assert react.parse(output) == fields
@@ -262,6 +266,7 @@ INVALID_JSON: Final = {
 }
 
 
+@pytest.mark.shows("002-43")
 @each_row("text", INVALID_JSON.values(), ids=INVALID_JSON)
 def test_invalid_json_leaves_the_input_out(text: str) -> None:
     """002-43."""
@@ -271,6 +276,7 @@ def test_invalid_json_leaves_the_input_out(text: str) -> None:
     assert output.has_invalid_input
 
 
+@pytest.mark.shows("002-44")
 @each_row(
     ("value", "is_valid"),
     [
@@ -293,6 +299,7 @@ def test_a_valid_input_is_an_object(value: Json, is_valid: bool) -> None:
     assert output.action_input == (value if is_valid else None)
 
 
+@pytest.mark.shows("002-P18")
 @EXAMPLES
 @given(TEXT, NAME, JSON_OBJECT, st.sampled_from([None, 2]), TEXT | st.none(), st.booleans())
 def test_a_valid_output_is_parsed(
@@ -325,6 +332,7 @@ def test_a_valid_output_is_parsed(
     assert react.parse(output) == fields
 
 
+@pytest.mark.shows("002-P19")
 @EXAMPLES
 @given(TEXT.filter(lambda text: not text.startswith("```")) | JSON.map(json.dumps))
 def test_an_input_is_accepted_if_it_is_a_json_object(text: str) -> None:
@@ -341,6 +349,7 @@ def test_an_input_is_accepted_if_it_is_a_json_object(text: str) -> None:
     assert output.has_invalid_input is (expected is None)
 
 
+@pytest.mark.shows("002-P20")
 @EXAMPLES
 @given(JSON)
 def test_an_observation_is_the_json_of_the_result(result: Json) -> None:
@@ -353,6 +362,7 @@ def test_an_observation_is_the_json_of_the_result(result: Json) -> None:
     assert "\n" not in observation
 
 
+@pytest.mark.shows("002-45")
 @each_row(
     ("result", "observation"),
     [
@@ -368,6 +378,7 @@ def test_an_observation_is_compact(result: Json, observation: str) -> None:
     assert react.format_observation(result) == observation
 
 
+@pytest.mark.shows("002-P21")
 @EXAMPLES
 @given(OUTPUT, OUTPUT)
 def test_an_output_with_a_final_answer_calls_no_tool(before: str, after: str) -> None:
@@ -380,6 +391,7 @@ def test_an_output_with_a_final_answer_calls_no_tool(before: str, after: str) ->
     assert not output.is_tool_call
 
 
+@pytest.mark.shows("002-P33")
 @EXAMPLES
 @given(NAME, LINE.filter(lambda text: not text.startswith(("{", "```"))))
 def test_invalid_input_is_reported_for_correction(action: str, text: str) -> None:
@@ -393,6 +405,7 @@ def test_invalid_input_is_reported_for_correction(action: str, text: str) -> Non
     assert output.action_input_text == text
 
 
+@pytest.mark.shows("002-46")
 def test_the_message_that_asks_for_a_correction() -> None:
     """002-46."""
     assert react.INVALID_INPUT_MESSAGE == (
@@ -415,6 +428,7 @@ def test_scripted_responses_are_read(
 # The incremental parser
 
 
+@pytest.mark.shows("002-42")
 @settings(max_examples=500)
 @given(OUTPUT, st.data())
 def test_a_stream_is_read_as_the_whole_however_it_is_split(

@@ -117,12 +117,14 @@ ESTIMATES: Final = {
 }
 
 
+@pytest.mark.shows("002-36", "002-59")
 @each_row(("conversation", "tokens"), ESTIMATES.values(), ids=ESTIMATES)
 def test_the_estimate(conversation: Conversation, tokens: int) -> None:
     """002-36 and 002-59."""
     assert estimate_tokens(conversation) == tokens
 
 
+@pytest.mark.shows("002-P22")
 @EXAMPLES
 @given(CONVERSATION)
 def test_the_estimate_of_any_request_is_a_positive_integer(conversation: Conversation) -> None:
@@ -134,6 +136,7 @@ def test_the_estimate_of_any_request_is_a_positive_integer(conversation: Convers
     assert tokens >= 1
 
 
+@pytest.mark.shows("002-P24")
 @EXAMPLES
 @given(st.text(min_size=1), st.booleans())
 def test_the_estimate_of_a_text_is_a_quarter_of_its_length(text: str, is_system: bool) -> None:
@@ -144,6 +147,7 @@ def test_the_estimate_of_a_text_is_a_quarter_of_its_length(text: str, is_system:
     assert estimate_tokens(conversation) == math.ceil(len(text) / 4)
 
 
+@pytest.mark.shows("002-P23")
 @EXAMPLES
 @given(CONVERSATION, st.integers(1, 2**40))
 def test_a_provider_counts_its_own_tokens(conversation: Conversation, tokens: int) -> None:
@@ -155,6 +159,7 @@ def test_a_provider_counts_its_own_tokens(conversation: Conversation, tokens: in
     assert provider.requests == [conversation]
 
 
+@pytest.mark.shows("002-35")
 def test_a_provider_without_the_method_gets_the_estimate() -> None:
     """002-35."""
     assert isinstance(CountingProvider(1), CountsTokens)
@@ -165,6 +170,7 @@ def test_a_provider_without_the_method_gets_the_estimate() -> None:
 # The limits
 
 
+@pytest.mark.shows("002-34", "002-38")
 @each_row(
     ("tokens", "within_limit", "is_warning"),
     [
@@ -185,6 +191,7 @@ def test_a_request_is_compared_with_its_limit(
     assert limits.check("m", tokens) == LimitCheck(within_limit, is_warning, 100, tokens)
 
 
+@pytest.mark.shows("002-P25")
 @EXAMPLES
 @given(LIMIT, st.floats(0, 1))
 def test_a_request_near_the_limit_is_warned_about(limit: int, share: float) -> None:
@@ -200,6 +207,7 @@ def test_a_request_near_the_limit_is_warned_about(limit: int, share: float) -> N
     assert check.is_warning is (10 * tokens >= 9 * limit)
 
 
+@pytest.mark.shows("002-P26")
 @EXAMPLES
 @given(LIMIT, st.integers(1, 2**40), CONVERSATION)
 def test_a_request_above_the_limit_is_refused(
@@ -219,6 +227,7 @@ def test_a_request_above_the_limit_is_refused(
     )
 
 
+@pytest.mark.shows("002-39")
 def test_the_error_has_its_figures() -> None:
     """002-39."""
     error = TokenLimitExceeded(4097, 4096, "llama2")
@@ -228,6 +237,7 @@ def test_the_error_has_its_figures() -> None:
     assert str(error) == "Request exceeds token limit: 4097 > 4096 for model llama2"
 
 
+@pytest.mark.shows("002-37")
 @each_row(
     ("model", "limit"),
     [
@@ -293,6 +303,7 @@ def test_every_known_limit_is_found_under_its_own_name() -> None:
     assert COLLECTED_ON.year >= 2026
 
 
+@pytest.mark.shows("002-34", "002-37")
 @EXAMPLES
 @given(st.dictionaries(st.text(min_size=1), LIMIT), st.text(), TOKENS)
 def test_a_model_with_an_entry_has_that_limit(
@@ -324,6 +335,7 @@ def test_limits_keep_a_copy_of_the_mapping() -> None:
     assert limits.limit_of("m") == 1
 
 
+@pytest.mark.shows("002-34")
 @each_row(
     ("model_limits", "threshold", "message"),
     [

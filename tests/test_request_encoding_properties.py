@@ -148,6 +148,7 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
 # Feature: stage-02-core-provider, Property 12: For any internal message, converting it to provider
 # format and then back to internal format should produce an equivalent message (round-trip
 # property).
+@pytest.mark.shows("002-P12")
 @pytest.mark.parametrize("dialect", ENCODING_DIALECTS)
 @settings(max_examples=100)
 @given(data=st.data())
@@ -164,6 +165,7 @@ def test_property_12_decoding_an_encoded_conversation_returns_it(
 # Feature: stage-02-core-provider, Property 13: For any set of tool schemas, converting them to the
 # provider's function calling format should preserve all tool names, descriptions, and parameter
 # definitions.
+@pytest.mark.shows("002-P13")
 @pytest.mark.parametrize("dialect", ENCODING_DIALECTS)
 @settings(max_examples=100)
 @given(tools=st.lists(TOOLS, max_size=4))
@@ -186,6 +188,7 @@ def test_property_13_tools_keep_names_descriptions_and_parameters(
 # Feature: stage-02-core-provider, Property 14: For any chat request, the Local_Provider should
 # generate an HTTP request body that contains all required fields (model, messages, options) in the
 # correct format.
+@pytest.mark.shows("002-P14")
 @settings(max_examples=100)
 @given(given_conversation=conversations("ollama"), stream=st.booleans())
 def test_property_14_a_local_request_has_model_messages_and_options(
