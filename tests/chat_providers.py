@@ -19,7 +19,6 @@ from llm_chat import (
     Text,
     TextEvent,
 )
-from llm_proxy.dialects import dialect_named
 
 _DIALECTS: Final = {
     "openai": ("openai", "openai-chat", "/v1"),
@@ -58,7 +57,7 @@ def make_provider(
     wire_provider, dialect, path = _DIALECTS[name]
     return HttpProvider(
         name,
-        dialect_named(dialect),
+        dialect,
         HttpSettings(url + path, "test-key", **settings),
         wire_provider=wire_provider,
         replaces_v1=bool(path),

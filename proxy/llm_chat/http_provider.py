@@ -23,8 +23,8 @@ from llm_chat.streamed_response import FailedAttempt, InvalidResponse, StreamedR
 from llm_proxy import providers
 from llm_proxy.actions import Abort, Begin, Burst, Send
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import Dialect
-from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed
+from llm_proxy.dialects import chat_dialects
+from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed, name_hint
 from llm_proxy.exchange import Request
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
@@ -64,21 +64,25 @@ class HttpProvider:
     def __init__(
         self,
         name: str,
-        dialect: Dialect,
+        dialect: str,
         settings: HttpSettings,
         *,
         wire_provider: str = "",
         replaces_v1: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`wire_provider` is the provider in `llm_proxy.providers`, by default `name`.
+        """`dialect` is the name of the API: `openai-chat`, `anthropic`.
 
-        With `replaces_v1`, the base URL replaces the `/v1` of the dialect's paths.  `sleep` waits
-        between attempts, for this many seconds.
+        `wire_provider` is the provider in `llm_proxy.providers` whose header carries the key, by
+        default `name`.  With `replaces_v1`, the base URL replaces the `/v1` of the API's paths.
+        `sleep` waits between attempts, for this many seconds.  Raises `ValueError` for an unknown
+        dialect.
         """
         self.name = name
         self.settings = settings
-        self._dialect = dialect
+        if dialect not in (known := chat_dialects()):
+            raise ValueError(f"unknown dialect {dialect!r}; {name_hint(dialect, known)}")
+        self._dialect = known[dialect]
         self._wire_provider = wire_provider or name
         self._replaces_v1 = replaces_v1
         self._sleep = sleep

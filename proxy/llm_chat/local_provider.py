@@ -20,7 +20,7 @@ from llm_chat.token_limits import estimate_tokens
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Begin, Send
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import dialect_named, json_api
+from llm_proxy.dialects import json_api
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_integer,
@@ -53,9 +53,7 @@ class LocalProvider(HttpProvider):
     ) -> None:
         """By default the server is at `DEFAULT_BASE_URL`, and requests are not retried."""
         settings = settings or HttpSettings(DEFAULT_BASE_URL, max_retries=0)
-        super().__init__(
-            name, dialect_named("ollama"), settings, wire_provider="ollama", sleep=sleep
-        )
+        super().__init__(name, "ollama", settings, wire_provider="ollama", sleep=sleep)
 
     @property
     def server_label(self) -> str:

@@ -14,7 +14,6 @@ from llm_chat.http_provider import HttpProvider, HttpSettings
 from llm_chat.local_provider import LocalProvider
 from llm_chat.registry import ProviderRegistry
 from llm_proxy import providers
-from llm_proxy.dialects import dialect_named
 from llm_proxy.shell.running.environment import adopted_upstreams, providers_with_v1
 
 _WIRE_PROVIDERS: Final = {
@@ -38,7 +37,7 @@ def providers_from_environment(environ: Mapping[str, str] = os.environ) -> Provi
         registry.register(
             HttpProvider(
                 name,
-                dialect_named(dialect),
+                dialect,
                 HttpSettings(
                     providers.upstream_url(wire_provider, base_urls) or "",
                     _api_key(wire_provider, environ),

@@ -163,7 +163,7 @@ async def weather(city: str) -> str:
 def _registry(dialect: str, base_url: str) -> ProviderRegistry:
     registry = ProviderRegistry()
     settings = HttpSettings(base_url, timeout_s=120.0, max_retries=0)
-    registry.register(HttpProvider(dialect, dialect_named(dialect), settings))
+    registry.register(HttpProvider(dialect, dialect, settings))
     registry.set_default(dialect)
     return registry
 
