@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
-import orjson
-
 from llm_chat.errors import ChatError
 from llm_chat.events import (
     ErrorEvent,
@@ -22,6 +20,7 @@ from llm_chat.events import (
 )
 from llm_proxy import framing, providers
 from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
+from llm_proxy.dialects.lenient_json import parse_json
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value, retry_after_ms
 from llm_proxy.framing import sse
@@ -78,6 +77,7 @@ class StreamedResponse:
         self._byte_count = 0
         self._calls: list[ToolCall] = []
         """The calls so far, each with an id."""
+        self._call_ids: set[str] = set()
         self._has_text = False
 
     def begin(self, head: ResponseHead) -> None:
@@ -211,7 +211,7 @@ class StreamedResponse:
         if data is None or not data.strip() or data.strip() == sse.DONE_DATA:
             return False
         try:
-            orjson.loads(data)
+            parse_json(data)
         except ValueError:
             return True
         return False
@@ -224,16 +224,12 @@ class StreamedResponse:
             case Reasoning(text=text):
                 yield ReasoningEvent(text)
             case ToolCall():
-                used_ids = {call.id for call in self._calls}
-                is_unusable = not piece.id or piece.id in used_ids
-                call = (
-                    replace(
-                        piece, id=made_call_id(b"%d %b" % (len(self._calls), self._request.body))
-                    )
-                    if is_unusable
-                    else piece
-                )
+                call = piece
+                if not call.id or call.id in self._call_ids:
+                    seed = b"%d %b" % (len(self._calls), self._request.body)
+                    call = replace(call, id=made_call_id(seed))
                 self._calls.append(call)
+                self._call_ids.add(call.id)
                 yield ToolCallStart(call)
             case _:
                 pass
