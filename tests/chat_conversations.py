@@ -157,9 +157,8 @@ async def hold_conversation(
 async def main() -> None:
     """Hold all conversations, one after another."""
     for name, conversation in conversations().items():
-        print(f"{name}:")  # noqa: T201 # a program
-        for event in await hold_conversation(conversation, providers_from_environment()):
-            print(f"    {event}")  # noqa: T201
+        events = await hold_conversation(conversation, providers_from_environment())
+        print(f"{name}:", *events, sep="\n    ")  # noqa: T201 # a program
 
 
 if __name__ == "__main__":
