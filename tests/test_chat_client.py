@@ -851,6 +851,19 @@ async def test_a_chat_that_is_cancelled_before_it_begins_sends_no_request() -> N
     assert pending_tasks() == set()
 
 
+async def test_an_event_that_is_ready_when_a_chat_is_cancelled_is_left_out() -> None:
+    cancel = asyncio.Event()
+
+    class Cancelling(MockProvider):
+        async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
+            yield TextEvent("It ")
+            cancel.set()
+            await asyncio.Event().wait()
+
+    events = make_client(Cancelling()).chat("Hello.", cancel=cancel)
+    assert await all_of(events) == [Finish("cancelled")]
+
+
 async def test_a_chat_that_is_cancelled_after_its_end_stays_complete() -> None:
     cancel = asyncio.Event()
     events = make_client(MockProvider(DONE)).chat("Hello.", cancel=cancel)
