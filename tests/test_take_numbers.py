@@ -291,6 +291,9 @@ TestTakeAllocator.settings = hypothesis_settings(
         max_size=8,
     ),
 )
+@example(  # the error replaces the older one, after which the first take would have its number
+    older={2}, errors=frozenset({2}), finished=[(1, "incomplete"), (2, "error")]
+)
 @example(  # two change places
     older=set(),
     errors=frozenset(),
@@ -313,7 +316,8 @@ def test_takes_that_were_held_and_kept_are_where_they_would_be_without_a_hold(
             disk[placement.initial_number] = f"new {index}"
             _apply_to_disk(disk, placement)
         assert not is_held or len(disk) == len(older) + len(finished)
-        _apply_to_disk(disk, allocator.replace_by_parked_takes(disk))
+        if is_held:
+            _apply_to_disk(disk, allocator.replace_by_parked_takes(disk))
         contents.append(disk)
         texts = set(disk.values())
         assert texts >= {f"new {index}" for index in range(len(finished))}
