@@ -85,7 +85,7 @@ async def test_without_options_the_provider_is_openai(tmp_path: Path) -> None:
             {"OPENAI_BASE_URL": "here"},
             (
                 "OPENAI_BASE_URL: 'here' is not an http:// or https:// URL; correct or unset "
-                "OPENAI_BASE_URL, or set --upstream openai=URL"
+                "OPENAI_BASE_URL"
             ),
         ),
     ],
