@@ -21,11 +21,11 @@ from llm_chat import (
 )
 
 _DIALECTS: Final = {
-    "openai": ("openai", "openai-chat", "/v1"),
-    "openai-responses": ("openai", "openai-responses", "/v1"),
-    "anthropic": ("anthropic", "anthropic", ""),
+    "openai": ("openai-chat", "/v1"),
+    "openai-responses": ("openai-responses", "/v1"),
+    "anthropic": ("anthropic", ""),
 }
-"""Provider and dialect of `llm_proxy`, and the end of the base URL."""
+"""The dialect, and the end of the base URL."""
 
 PROVIDERS: Final = (*_DIALECTS, "local")
 
@@ -54,12 +54,11 @@ def make_provider(
     sleep = sleep or Waits()
     if name == "local":
         return LocalProvider(HttpSettings(url, **settings), sleep=sleep)
-    wire_provider, dialect, path = _DIALECTS[name]
+    dialect, path = _DIALECTS[name]
     return HttpProvider(
         name,
         dialect,
         HttpSettings(url + path, "test-key", **settings),
-        wire_provider=wire_provider,
         replaces_v1=bool(path),
         sleep=sleep,
     )

@@ -348,7 +348,8 @@ def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
 def provider_names(sources: Sequence[Source]) -> Iterator[str]:
     """Only the dialects, `providers` and some tables name a provider, but for texts with spaces."""
     for source in sources:
-        if source.module.startswith(_MAY_NAME_PROVIDERS):
+        is_list_of_names = source.module == RUNTIME_PACKAGE  # of classes, one named by a provider
+        if source.module.startswith(_MAY_NAME_PROVIDERS) or is_list_of_names:
             continue
         for node in source_nodes(source):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):

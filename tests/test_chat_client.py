@@ -40,11 +40,13 @@ from llm_chat import (
     ToolCallResult,
     ToolCallStart,
     ToolDefinition,
+    ToolResult,
     TurnComplete,
     TurnEvent,
 )
 from llm_chat.react import INVALID_INPUT_MESSAGE
 from llm_proxy import conversation
+from llm_proxy.conversation import ToolChoice
 from llm_proxy.turns import ToolCall
 from mock_providers import (
     DONE,
@@ -104,7 +106,11 @@ def test_no_format_of_a_provider_is_known_above_the_providers() -> None:
         if name.startswith("llm_proxy")
     }
 
-    assert {name for _, name in imports} == {"llm_proxy.conversation", "llm_proxy.turns"}
+    assert {name for _, name in imports} == {
+        "llm_proxy.conversation",
+        "llm_proxy.dialects.encoding",  # which arguments every format accepts
+        "llm_proxy.turns",
+    }
 
 
 @pytest.mark.shows("002-02", "002-09", "002-18")
@@ -809,8 +815,8 @@ async def test_a_connection_is_closed_while_the_consumer_is_busy(
     assert pending_tasks() == set()
 
 
-async def test_a_chat_that_can_be_cancelled_runs_little_ahead_of_the_consumer() -> None:
-    """One event is ready, and one more is held."""
+async def test_a_chat_waits_for_the_consumer_to_ask_for_the_next_event() -> None:
+    """So a consumer that cancels at the start of a call prevents it."""
     yielded: list[int] = []
 
     class Eager(MockProvider):
@@ -824,7 +830,7 @@ async def test_a_chat_that_can_be_cancelled_runs_little_ahead_of_the_consumer() 
     for _ in range(20):
         await asyncio.sleep(0)
 
-    assert yielded == [0, 1, 2]
+    assert yielded == [0]
     assert len(await all_of(events)) == 19 + 2
 
 
@@ -856,9 +862,8 @@ async def test_an_event_that_is_ready_when_a_chat_is_cancelled_is_left_out() -> 
 
     class Cancelling(MockProvider):
         async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
-            yield TextEvent("It ")
             cancel.set()
-            await asyncio.Event().wait()
+            yield TextEvent("It ")
 
     events = make_client(Cancelling()).chat("Hello.", cancel=cancel)
     assert await all_of(events) == [Finish("cancelled")]
@@ -987,3 +992,56 @@ async def test_a_mock_provider_gives_events_errors_delays_and_token_counts() -> 
     rest.set()
     with pytest.raises(ValueError, match="lost"):
         await anext(events)
+
+
+# ReAct and the choice of a tool
+
+
+@each_row(
+    "choice, demand",
+    [
+        (None, ""),
+        ("auto", ""),
+        ("required", "Use a tool in your next response."),
+        (ForcedTool("look"), "Use the tool look in your next response."),
+    ],
+)
+async def test_react_words_the_choice_of_a_tool(choice: ToolChoice | None, demand: str) -> None:
+    provider = MockProvider(text_response("Final Answer: Yes."))
+    await all_of(make_client(provider, look, react=True, tool_choice=choice).chat("Hello."))
+
+    [sent] = provider.requests
+    assert sent.tool_choice is None
+    assert sent.system.startswith("You have access to the following tools:")
+    assert sent.system.endswith(demand or "[Your response to the user]")
+
+
+@each_row("options", [{"tool_choice": "none"}, {"tools": ()}])
+async def test_react_without_offered_tools_is_a_plain_request(options: dict[str, Any]) -> None:
+    provider = MockProvider(text_response("Action: look\nAction Input: {}"))
+    client = make_client(provider, look, react=True, **options)
+    events = await all_of(client.chat("Hello."))
+
+    assert TextEvent("Action: look\nAction Input: {}") in events
+    assert (provider.requests[0].system, provider.requests[0].tools) == ("", ())
+
+
+async def test_react_words_the_native_turns_of_a_history() -> None:
+    provider = MockProvider(text_response("Final Answer: Yes."))
+    call = ToolCall("call-1", "look", "{}")
+    history = [
+        Message("user", (Text("Look."),)),
+        Message("assistant", (Text("Let me look."), call)),
+        Message("tool", (ToolResult("call-1", '{"seen":"Käse"}', "look"),)),
+        Message("assistant", (Text("Cheese."),)),
+    ]
+    client = make_client(provider, look, react=True)
+    await all_of(client.chat("Again.", history=history))
+
+    assert [message.text for message in provider.requests[0].messages] == [
+        "Look.",
+        "Thought: Let me look.\nAction: look\nAction Input: {}",
+        'Observation: {"seen":"Käse"}',
+        "Final Answer: Cheese.",
+        "Again.",
+    ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from llm_chat import (
     Conversation,
     ErrorEvent,
     HttpProvider,
+    HttpSettings,
     ManagesModels,
     Message,
     ModelInfo,
@@ -231,7 +233,7 @@ def describe(name: str, environ: dict[str, str]) -> tuple[str, str, bool]:
 def test_the_providers_of_an_empty_environment() -> None:
     registry = providers_from_environment({})
 
-    assert registry.list() == ["openai", "openai-responses", "anthropic", "local", "ollama"]
+    assert registry.list() == ["openai", "openai-responses", "anthropic", "ollama", "local"]
     assert registry.get_default() is registry.get("openai")
     assert describe("openai", {}) == ("https://api.openai.com", "", False)
     assert describe("openai-responses", {}) == ("https://api.openai.com", "", False)
@@ -325,3 +327,64 @@ def test_a_key_is_that_of_its_provider_only(name: str, environ: dict[str, str], 
 def test_a_url_that_is_not_http_is_refused_by_its_variable(variable: str, url: str) -> None:
     with pytest.raises(UsageError, match=f"^{variable}: "):
         providers_from_environment({variable: url})
+
+
+# Providers that an application adds
+
+
+@each_row(
+    "dialect, path, header",
+    [
+        ("openai-chat", "/v1/chat/completions", b"authorization: Bearer canary"),
+        ("openai-responses", "/v1/responses", b"authorization: Bearer canary"),
+        ("anthropic", "/v1/messages", b"x-api-key: canary"),
+        ("ollama", "/api/chat", b"authorization: Bearer canary"),
+    ],
+)
+async def test_the_dialect_determines_the_path_and_the_header_of_the_key(
+    dialect: str, path: str, header: bytes
+) -> None:
+    heads: list[bytes] = []
+
+    async def record_and_close(connection: Connection) -> None:
+        heads.append(connection.head)
+        connection.fin()
+
+    async with upstream(record_and_close) as server:
+        settings = HttpSettings(server.url, "canary", max_retries=0)
+        provider = HttpProvider("mine", dialect, settings)
+        await all_of(provider.chat_stream(REQUEST))
+        await provider.aclose()
+
+    [head] = heads
+    assert head.split(b" ")[1] == path.encode()
+    assert header in head
+
+
+@each_row("dialect", ["openai", "gemini", "opaque", ""])
+def test_a_dialect_whose_requests_cannot_be_encoded_is_refused(dialect: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"unknown dialect {dialect!r}")):
+        HttpProvider("mine", dialect, HttpSettings("http://127.0.0.1:1"))
+
+
+@each_row(
+    "fields, message",
+    [
+        ({"base_url": "gateway.example"}, "base_url: "),
+        ({"base_url": "http://me:canary@gateway.example"}, "base_url: "),
+        ({"base_url": "http://gateway.example/v1?api-key=canary"}, "base_url: "),
+        ({"base_url": "http://gateway.example", "api_key": "canary\nx"}, "api_key: "),
+    ],
+)
+def test_settings_that_would_fail_or_leak_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(message)) as refused:
+        HttpSettings(**fields)
+
+    assert "canary" not in str(refused.value)
+
+
+def test_a_key_that_cannot_be_sent_is_refused_by_its_variable() -> None:
+    with pytest.raises(UsageError, match="OPENAI_API_KEY") as refused:
+        providers_from_environment({"OPENAI_API_KEY": "canary\r\nx"})
+
+    assert "canary" not in str(refused.value)

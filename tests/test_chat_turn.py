@@ -631,3 +631,48 @@ async def test_a_turn_has_its_calls_its_text_and_the_messages() -> None:
     assert (turn.calls, turn.text) == ([CALL], "It ")
     assert turn.messages is messages
     assert [message.role for message in messages] == ["user", "assistant", "tool"]
+
+
+# Calls that the response does not complete
+
+CUT_OFF: Final = {"error": "Tool execution failed: the response was cut off at its token limit"}
+
+
+@each_row(
+    "arguments, is_last, result",
+    [
+        ("", True, CUT_OFF),
+        ("{}", True, CUT_OFF),
+        ('{"number": 4', True, CUT_OFF),
+        ('{"number": 4}', True, 8),
+        ("", False, 2),
+    ],
+)
+async def test_a_call_that_is_cut_off_does_not_run_with_its_defaults(
+    arguments: str, is_last: bool, result: Json
+) -> None:
+    async def twice(number: int = 1) -> int:
+        return number * 2
+
+    calls = [ToolCall("call-1", "twice", arguments)]
+    if not is_last:
+        calls.append(ToolCall("call-2", "twice", '{"number": 4}'))
+    response: list[Step] = [*map(ToolCallStart, calls), ResponseEnd("length")]
+    events = await all_of(make_client(MockProvider(response, DONE), twice).chat("Hello."))
+
+    assert results_in(events)[0] == result
+
+
+@each_row("number", ["NaN", "1e999", str(2**64)])
+async def test_arguments_that_providers_refuse_do_not_run_and_are_not_sent_back(
+    number: str,
+) -> None:
+    call = ToolCall("call-1", "double", f'{{"number": {number}}}')
+    provider = MockProvider(call_response(call), DONE)
+    client = make_client(provider, double)
+    events = await all_of(client.chat("Hello."))
+
+    message = "Tool execution failed: the arguments are not a JSON object"
+    assert results_in(events) == [{"error": message}]
+    [sent_back] = [part for part in client.messages[1].parts if isinstance(part, ToolCall)]
+    assert sent_back.arguments == "{}"

@@ -78,7 +78,7 @@ async def test_without_options_the_provider_is_openai(tmp_path: Path) -> None:
         (
             ["-p", "x", "a"],
             {},
-            "unknown provider 'x'; known: openai, openai-responses, anthropic, local, ollama",
+            "unknown provider 'x'; known: openai, openai-responses, anthropic, ollama, local",
         ),
         (
             ["a"],

@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from case_tables import each_row
-from llm_proxy.conversation import Conversation, ForcedTool, ToolDefinition
+from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
 from llm_proxy.dialects import chat_dialects, dialect_named
 from llm_proxy.dialects.lenient_json import is_same_json
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.turns import Media, Reasoning, ToolCall, ToolResult
+from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
 from request_encoding_cases import CASES, PNG_URL, QUESTION, Arguments, conversation, message
 from sdk_clients import anthropic_client, openai_client
 from stub_upstream import Upstream, fixed_length, upstream
@@ -301,3 +301,55 @@ def test_other_dialects_refuse_to_encode_requests_by_name() -> None:
         if name not in CASES["a text"].calls():
             with pytest.raises(NotRepresentable, match=f"{name}: requests cannot be encoded"):
                 dialect.encode_request(conversation(QUESTION))
+
+
+# What another provider made, or what is empty
+
+FOREIGN_REASONING: Final = {
+    "without a signature": Reasoning("Hm."),
+    "redacted by Anthropic": Reasoning(redacted="RED"),
+    "an item of Responses": Reasoning("Hm.", redacted="ENC", metadata=(("id", "rs_1"),)),
+    "details of OpenRouter": Reasoning(
+        "Hm.", "SIG", metadata=(("id", "rs_1"), ("format", "anthropic-claude-v1"))
+    ),
+}
+
+
+@each_row(
+    "dialect, sent",
+    [
+        ("openai-chat", set[str]()),
+        ("openai-responses", {"an item of Responses"}),
+        ("anthropic", {"redacted by Anthropic"}),
+    ],
+)
+def test_reasoning_goes_back_to_the_provider_that_made_it_only(
+    dialect: str, sent: set[str]
+) -> None:
+    bodies = {
+        name: encoded_body(dialect, RequestMessage("assistant", (part, Text("4."))))
+        for name, part in FOREIGN_REASONING.items()
+    }
+    without = encoded_body(dialect, RequestMessage("assistant", (Text("4."),)))
+
+    assert {name for name, body in bodies.items() if body != without} == sent
+
+
+def test_a_message_that_would_be_empty_is_not_sent_to_anthropic() -> None:
+    unsigned = RequestMessage("assistant", (Reasoning("Hm."),))
+
+    assert encoded_body("anthropic", unsigned)["messages"] == [
+        {"role": "user", "content": "Hello."},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+def encoded_body(dialect: str, answer: RequestMessage) -> Any:
+    """The body of a request whose history has this message of the model."""
+    messages = (
+        RequestMessage("user", (Text("Hello."),)),
+        answer,
+        RequestMessage("user", (Text("Go on."),)),
+    )
+    request = dialect_named(dialect).encode_request(Conversation(messages, model="m"))
+    return orjson.loads(request.body)

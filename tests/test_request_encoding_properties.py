@@ -57,7 +57,6 @@ USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
     "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
 }
 REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
-    "openai-responses": st.builds(Reasoning, st.text(max_size=20), redacted=TEXTS),
     "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
     | st.builds(Reasoning, redacted=TEXTS),
     "ollama": st.builds(Reasoning, TEXTS),
@@ -84,9 +83,11 @@ OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
 @st.composite
 def user_messages(draw: st.DrawFn, dialect: str) -> RequestMessage:
     media = draw(st.lists(USER_MEDIA[dialect], max_size=2))
+    fewest = 0 if media else 1
     if dialect == "ollama":  # a text, then images
-        return message("user", *draw(st.lists(TEXTS, max_size=1)), *media)
-    parts: list[Part] = [*media, *draw(st.lists(st.builds(Text, TEXTS), max_size=2))]
+        return message("user", *draw(st.lists(TEXTS, min_size=fewest, max_size=1)), *media)
+    texts = draw(st.lists(st.builds(Text, TEXTS), min_size=fewest, max_size=2))
+    parts: list[Part] = [*media, *texts]
     return message("user", *draw(st.permutations(parts)))
 
 

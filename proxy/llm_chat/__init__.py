@@ -40,7 +40,7 @@ from llm_chat.events import (
     TurnEvent,
 )
 from llm_chat.http_provider import HttpProvider, HttpSettings
-from llm_chat.local_provider import LocalProvider
+from llm_chat.local_provider import LocalProvider, OllamaProvider
 from llm_chat.provider import ManagesModels, ModelInfo, Provider, PullProgress
 from llm_chat.registry import ProviderRegistry
 from llm_chat.settings import providers_from_environment
@@ -67,6 +67,7 @@ __all__ = [
     "Media",
     "Message",
     "ModelInfo",
+    "OllamaProvider",
     "Part",
     "Provider",
     "ProviderEvent",

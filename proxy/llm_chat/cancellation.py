@@ -16,16 +16,19 @@ async def until_cancelled(
     """The events up to their end, or until `cancel` is set.
 
     Then `events` is closed at once, even while the consumer is busy with an event: it runs in a
-    task of its own, which is at most one event ahead.
+    task of its own, which waits for the consumer to ask for the next event.
     """
-    queue: asyncio.Queue[T | None] = asyncio.Queue(maxsize=1)
+    queue: asyncio.Queue[T | None] = asyncio.Queue()
+    is_wanted = asyncio.Event()
 
     async def pump() -> None:
         async with aclosing(events):
             async for event in events:
                 if pump_task.cancelling():  # a source that went on
                     return
-                await queue.put(event)
+                is_wanted.clear()
+                queue.put_nowait(event)
+                await is_wanted.wait()
 
     def wake_consumer(_: asyncio.Task[None]) -> None:
         if queue.empty():
@@ -41,6 +44,7 @@ async def until_cancelled(
     cancel_task.add_done_callback(cancel_pump)
     try:
         while not cancel.is_set() and not (pump_task.done() and queue.empty()):
+            is_wanted.set()
             if (event := await queue.get()) is not None and not cancel.is_set():
                 yield event
     finally:

@@ -21,7 +21,7 @@ from llm_chat.settings import providers_from_environment
 from llm_chat.token_limits import TokenCounter, TokenLimits
 from llm_chat.tools import DEFAULT_TIME_LIMIT_S, Tool, ToolRunner, as_tools
 from llm_chat.turn import Turn
-from llm_proxy.conversation import Conversation, RequestMessage, ToolChoice
+from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolChoice
 from llm_proxy.turns import Json, Part, Text
 
 DEFAULT_MAX_TURNS: Final = 10
@@ -52,8 +52,8 @@ class ChatOptions:
     """Further fields of the request body, by the names that the provider gives them."""
     max_turns: int = DEFAULT_MAX_TURNS
     tool_concurrency: int | None = None
-    """How many tools run at the same time; None for all that a response calls, 1 for one after
-    another."""
+    """How many tools run at the same time; None for all that a response calls, but at most 100; 1
+    for one after another."""
     tool_time_limit_s: float = DEFAULT_TIME_LIMIT_S
     """Seconds that a call of a tool may take."""
     react: bool | None = None
@@ -143,7 +143,7 @@ class ChatClient:
     ) -> AsyncGenerator[ChatEvent, None]:
         provider = self._provider_of(options)
         parts = (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)
-        if not parts:
+        if not prompt:
             raise ValueError("prompt: expected a text or at least one part")
         messages = [*history, RequestMessage("user", parts)]
         self.messages, self.turn_number, self.provider = messages, 0, provider
@@ -200,12 +200,12 @@ class ChatClient:
         return ReactProvider(provider) if uses_react else provider
 
     def _offered_tools(self, options: ChatOptions) -> dict[str, Tool]:
-        if options.tools is None:
-            return self.tools
-        if unknown := [name for name in options.tools if name not in self.tools]:
+        names = [*self.tools] if options.tools is None else [*options.tools]
+        forced = [choice.name] if isinstance(choice := options.tool_choice, ForcedTool) else []
+        if unknown := [name for name in (*names, *forced) if name not in self.tools]:
             known = ", ".join(self.tools) or "none"
             raise ValueError(f"unknown tool {unknown[0]!r}; the tools of this client are: {known}")
-        return {name: self.tools[name] for name in options.tools}
+        return {name: self.tools[name] for name in names}
 
 
 def _calls_for_react(

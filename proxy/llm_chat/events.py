@@ -22,6 +22,7 @@ from typing import Literal, Self
 from uuid import UUID
 
 from llm_chat.errors import error_text
+from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.turns import Json, Part, ToolCall, Usage
 
 ResponseReason = Literal["stop", "length", "tool"]
@@ -155,9 +156,9 @@ def made_call_id(seed: bytes) -> str:
 
 
 def call_args(call: ToolCall) -> dict[str, Json] | None:
-    """The arguments of a call; None if they are not a JSON object.  Without any, `{}`."""
-    try:
-        args = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return args if isinstance(args, dict) else None
+    """The arguments of a call; without any, `{}`.
+
+    None if they are not a JSON object, or have numbers that providers do not accept.
+    """
+    arguments = normalized_object_json(call.arguments or "{}")
+    return None if arguments is None else json.loads(arguments)

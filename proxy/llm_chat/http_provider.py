@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -23,10 +24,11 @@ from llm_chat.streamed_response import FailedAttempt, InvalidResponse, StreamedR
 from llm_proxy import providers
 from llm_proxy.actions import Abort, Begin, Burst, Send
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import chat_dialects
-from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed, name_hint
+from llm_proxy.dialects import request_dialects
+from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed, UsageError, name_hint
 from llm_proxy.exchange import Request
 from llm_proxy.routing import RoutedRequest
+from llm_proxy.shell.running.settings import checked_http_url
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
 from llm_proxy.version import __version__
 
@@ -36,6 +38,8 @@ _QUIET_S: Final = 1.0
 """Seconds of silence after which a response that is complete counts as ended, though the server
 has not ended its body."""
 
+_ERROR_BODY_LIMIT_S: Final = 5.0
+"""Seconds to wait for the body of an error, which only explains the status."""
 _IDLE_MARGIN_S: Final = 1.0
 """Seconds that the upstream client waits longer: its end of a silent response names no reason."""
 
@@ -52,6 +56,15 @@ class HttpSettings:
     max_retries: int = 2
     connect_timeout_s: float = 10.0
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a URL that is not plain http or https, and an invalid key."""
+        try:
+            checked_http_url("base_url", self.base_url)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        if not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise ValueError("api_key: expected printable ASCII characters")
+
 
 class HttpProvider:
     """A provider over HTTP.  It keeps connections open until `aclose`."""
@@ -67,32 +80,33 @@ class HttpProvider:
         dialect: str,
         settings: HttpSettings,
         *,
-        wire_provider: str = "",
         replaces_v1: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """`dialect` is the name of the API: `openai-chat`, `anthropic`.
 
-        `wire_provider` is the provider in `llm_proxy.providers` whose header carries the key, by
-        default `name`.  With `replaces_v1`, the base URL replaces the `/v1` of the API's paths.
-        `sleep` waits between attempts, for this many seconds.  Raises `ValueError` for an unknown
-        dialect.
+        With `replaces_v1`, the base URL replaces the `/v1` of the API's paths.  `sleep` waits
+        between attempts, for this many seconds.  Raises `ValueError` for a dialect whose requests
+        cannot be encoded.
         """
         self.name = name
         self.settings = settings
-        if dialect not in (known := chat_dialects()):
+        if dialect not in (known := request_dialects()):
             raise ValueError(f"unknown dialect {dialect!r}; {name_hint(dialect, known)}")
         self._dialect = known[dialect]
-        self._wire_provider = wire_provider or name
+        sample_request = self._dialect.sample_request("model", stream=True)
+        self._wire_provider = providers.provider_of_request(sample_request)
+        """The provider in `llm_proxy.providers`, which has the header of the key."""
         self._replaces_v1 = replaces_v1
         self._sleep = sleep
-        self._client: LiveUpstream | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveUpstream] = (
+            WeakKeyDictionary()
+        )
+        """By event loop, to which connections belong."""
 
     async def aclose(self) -> None:
-        """Close all connections; a later request opens new ones."""
-        if (client := self._client) is not None:
-            self._client = None
+        """Close all connections of this event loop; a later request opens new ones."""
+        if (client := self._clients.pop(asyncio.get_running_loop(), None)) is not None:
             await client.__aexit__()
 
     async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
@@ -113,10 +127,13 @@ class HttpProvider:
                             attempt <= self.settings.max_retries
                         ):
                             wait_s = event.retry_after_s or _backoff_s(attempt)
-                            yield Retry(attempt, wait_s, event.error)
+                            yield Retry(attempt, wait_s, self._without_key(event.error))
                             break
                         case FailedAttempt():
-                            yield event.error
+                            yield self._without_key(event.error)
+                            return
+                        case ErrorEvent():
+                            yield self._without_key(event)
                             return
                         case _:
                             yield event
@@ -201,7 +218,10 @@ class HttpProvider:
                 progress = response.progress
                 yield burst
                 if response.progress > progress:
-                    deadline_s = clock() + self.settings.timeout_s
+                    limit_s = self.settings.timeout_s
+                    deadline_s = clock() + (
+                        min(limit_s, _ERROR_BODY_LIMIT_S) if response.is_error else limit_s
+                    )
 
     def exchange(self, request: Request) -> AsyncGenerator[Burst, None]:
         """Send a request and yield the actions of its response.
@@ -222,16 +242,16 @@ class HttpProvider:
 
     async def _stream(self, routed: RoutedRequest) -> AsyncGenerator[Burst, None]:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # connections belong to an event loop
+        if (client := self._clients.get(loop)) is None:
             settings = UpstreamSettings(
                 {self._wire_provider: self.settings.base_url},
                 frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),
                 idle_timeout_s=self.settings.timeout_s + _IDLE_MARGIN_S,
                 connect_timeout_s=self.settings.connect_timeout_s,
             )
-            self._client, self._loop = LiveUpstream(settings), loop
-            await self._client.__aenter__()
-        async with aclosing(self._client.stream(routed, None)) as bursts:
+            client = self._clients[loop] = LiveUpstream(settings)
+            await client.__aenter__()  # at once: without signing, nothing is awaited
+        async with aclosing(client.stream(routed, None)) as bursts:
             async for burst in bursts:
                 yield burst
 
@@ -242,6 +262,13 @@ class HttpProvider:
         if key:
             headers.append(providers.credential_header(self._wire_provider, key))
         return replace(request, headers=tuple(headers))
+
+    def _without_key(self, error: ErrorEvent) -> ErrorEvent:
+        """The error without the key, which some servers repeat."""
+        if not (key := self.settings.api_key):
+            return error
+        message, detail = (text.replace(key, "***") for text in (error.message, error.detail))
+        return replace(error, message=message, detail=detail)
 
     def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
         """The error for a request to which no response came."""

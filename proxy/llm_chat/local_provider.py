@@ -1,4 +1,4 @@
-"""The provider `local`: Ollama's API, with its models.
+"""The providers `ollama` and `local`: Ollama's API, with its models.
 
 Source: owner's document 002, "Local Provider Adapter"; Ollama's API reference.
 """
@@ -35,30 +35,18 @@ from llm_proxy.shell.content_decoders import MAX_DECODED_BYTES
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
 
 
-class LocalProvider(HttpProvider):
-    """A local server with Ollama's API.
-
-    A line that is not JSON is skipped, and the end of the body ends a response.
-    """
-
-    ends_without_terminator = True
-    skips_malformed_messages = True
+class OllamaProvider(HttpProvider):
+    """A server with Ollama's API.  As at other providers, a response that is cut is an error."""
 
     def __init__(
         self,
         settings: HttpSettings | None = None,
         *,
-        name: str = "local",
+        name: str = "ollama",
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """By default the server is at `DEFAULT_BASE_URL`, and requests are not retried."""
-        settings = settings or HttpSettings(DEFAULT_BASE_URL, max_retries=0)
-        super().__init__(name, "ollama", settings, wire_provider="ollama", sleep=sleep)
-
-    @property
-    def server_label(self) -> str:
-        """What error messages call the server."""
-        return "local server"
+        """By default the server is at `DEFAULT_BASE_URL`."""
+        super().__init__(name, "ollama", settings or HttpSettings(DEFAULT_BASE_URL), sleep=sleep)
 
     async def count_tokens(self, request: Conversation) -> int:
         """The estimate: the server counts no tokens."""
@@ -147,6 +135,33 @@ class LocalProvider(HttpProvider):
             pass  # the body of an error, which the status describes
         if response.is_error:
             raise ChatError(f"{method} {path}: {response.failed_attempt().error}")
+
+
+class LocalProvider(OllamaProvider):
+    """The provider `local` of document 002, which accepts more and retries nothing.
+
+    A line that is not JSON is skipped, and the end of the body ends a response: a response that is
+    cut may look complete.
+    """
+
+    ends_without_terminator = True
+    skips_malformed_messages = True
+
+    def __init__(
+        self,
+        settings: HttpSettings | None = None,
+        *,
+        name: str = "local",
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """By default the server is at `DEFAULT_BASE_URL`, and requests are not retried."""
+        settings = settings or HttpSettings(DEFAULT_BASE_URL, max_retries=0)
+        super().__init__(settings, name=name, sleep=sleep)
+
+    @property
+    def server_label(self) -> str:
+        """What error messages call the server."""
+        return "local server"
 
 
 def _model_info(model: Fields) -> ModelInfo:

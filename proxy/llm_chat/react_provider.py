@@ -24,9 +24,9 @@ from llm_chat.events import (
 )
 from llm_chat.provider import Provider, provider_events
 from llm_chat.token_limits import TokenCounter, TokenLimits
-from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects.lenient_json import compact_json
-from llm_proxy.turns import Reasoning, Text, ToolCall, ToolResult
+from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
+from llm_proxy.dialects.lenient_json import compact_json, parse_json
+from llm_proxy.turns import Json, Reasoning, Text, ToolCall, ToolResult
 
 _THOUGHT_MARKERS: Final = ("Thought:", "**Thought:**", "**Thought**:")
 _STOP_SEQUENCE: Final = "\nObservation:"
@@ -43,9 +43,14 @@ class ReactProvider:
 
     async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
         """Request a response and yield its events, with at most one call."""
+        text_request = self.text_request(request)
+        if not _offered_tools(request):
+            async with aclosing(provider_events(self._provider, text_request)) as events:
+                async for event in events:
+                    yield event
+            return
         stream = react.ReactStream()
         texts: list[str] = []
-        text_request = self.text_request(request)
         async with aclosing(provider_events(self._provider, text_request)) as events:
             async for event in events:
                 match event:
@@ -71,16 +76,28 @@ class ReactProvider:
 
     def text_request(self, request: Conversation) -> Conversation:
         """The request as the provider gets it: with instructions instead of tools."""
-        instructions = react.format_tools(request.tools)
+        text_request = replace(
+            request, messages=tuple(_text_messages(request)), tools=(), tool_choice=None
+        )
+        if not (tools := _offered_tools(request)):
+            return text_request
+        match request.tool_choice:
+            case "required":
+                demand = "Use a tool in your next response."
+            case ForcedTool(name):
+                demand = f"Use the tool {name} in your next response."
+            case _:
+                demand = ""
         can_stop = getattr(self._provider, "supports_stop_sequences", False)
         return replace(
-            request,
-            system="\n\n".join(filter(None, (request.system, instructions))),
-            messages=tuple(_text_messages(request)),
-            tools=(),
-            tool_choice=None,
+            text_request,
+            system="\n\n".join(filter(None, (request.system, react.format_tools(tools), demand))),
             stop_sequences=(*request.stop_sequences, *((_STOP_SEQUENCE,) * can_stop)),
         )
+
+
+def _offered_tools(request: Conversation) -> tuple[ToolDefinition, ...]:
+    return () if request.tool_choice == "none" else request.tools
 
 
 def _text_messages(request: Conversation) -> Iterator[RequestMessage]:
@@ -96,6 +113,7 @@ def _text_messages(request: Conversation) -> Iterator[RequestMessage]:
 
 def _text_lines(message: RequestMessage) -> Iterator[str]:
     """The parts of a message in the format of the instructions."""
+    has_call = any(isinstance(part, ToolCall) for part in message.parts)
     for part in message.parts:
         match part:
             case Reasoning(text=text) if text:
@@ -103,13 +121,22 @@ def _text_lines(message: RequestMessage) -> Iterator[str]:
             case Text(text=text):
                 # An output in the format is kept as the model wrote it.
                 is_formatted = react.parse(text) != react.ReactOutput()
-                yield text if is_formatted else f"Final Answer: {text}"
+                label = "Thought" if has_call else "Final Answer"
+                yield text if is_formatted else f"{label}: {text}"
             case ToolCall(name=name, arguments=arguments):
                 yield f"Action: {name}\nAction Input: {arguments}"
             case ToolResult(content=content):
-                yield f"Observation: {content}"
+                yield react.format_observation(_result_value(content))
             case _:
                 pass
+
+
+def _result_value(content: str) -> Json:
+    """The result in the text of a message, which is JSON unless it was written by hand."""
+    try:
+        return parse_json(content.encode("utf-8", "replace"))
+    except ValueError:
+        return content
 
 
 def _event(piece: react.ReactPiece) -> TextEvent | ReasoningEvent:
@@ -129,7 +156,8 @@ def _last_events(
         yield replace(end, parts=(Text(text),), correction=react.INVALID_INPUT_MESSAGE)
     elif output.is_tool_call:
         arguments = compact_json(output.action_input or {})
-        call = ToolCall(call_id, output.action or "", arguments)
+        name = (output.action or "").strip("`\"'*").removesuffix("()")
+        call = ToolCall(call_id, name, arguments)
         yield ToolCallStart(call)
         yield replace(end, reason="tool", parts=(*thought, call))
     else:

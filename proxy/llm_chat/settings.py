@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from llm_chat.http_provider import HttpProvider, HttpSettings
-from llm_chat.local_provider import LocalProvider
+from llm_chat.local_provider import LocalProvider, OllamaProvider
 from llm_chat.registry import ProviderRegistry
 from llm_proxy import providers
+from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.environment import adopted_upstreams, providers_with_v1
 
 _WIRE_PROVIDERS: Final = {
@@ -22,14 +24,14 @@ _WIRE_PROVIDERS: Final = {
     "anthropic": ("anthropic", "anthropic"),
 }
 """Provider and dialect of `llm_proxy` by the name here."""
-LOCAL_NAMES: Final = ("local", "ollama")
 DEFAULT_PROVIDER: Final = "openai"
 
 
 def providers_from_environment(environ: Mapping[str, str] = os.environ) -> ProviderRegistry:
     """A registry with all providers; `openai` is the default.
 
-    Raises `llm_proxy.errors.UsageError` for a base URL that is no http or https URL.
+    Raises `llm_proxy.errors.UsageError` for a base URL that is no http or https URL, and for a key
+    that cannot be sent.
     """
     base_urls = adopted_upstreams(environ)
     registry = ProviderRegistry()
@@ -42,18 +44,22 @@ def providers_from_environment(environ: Mapping[str, str] = os.environ) -> Provi
                     providers.upstream_url(wire_provider, base_urls) or "",
                     _api_key(wire_provider, environ),
                 ),
-                wire_provider=wire_provider,
                 replaces_v1=wire_provider in providers_with_v1(base_urls),
             )
         )
-    local_url = providers.upstream_url("ollama", base_urls) or ""
-    settings = HttpSettings(local_url, _api_key("ollama", environ), max_retries=0)
-    for name in LOCAL_NAMES:
-        registry.register(LocalProvider(settings, name=name))
+    settings = HttpSettings(
+        providers.upstream_url("ollama", base_urls) or "", _api_key("ollama", environ)
+    )
+    registry.register(OllamaProvider(settings))
+    registry.register(LocalProvider(replace(settings, max_retries=0)))
     registry.set_default(DEFAULT_PROVIDER)
     return registry
 
 
 def _api_key(provider: str, environ: Mapping[str, str]) -> str:
-    variables = providers.key_env_vars(provider)
-    return next(filter(None, (environ.get(name, "").strip() for name in variables)), "")
+    for name in providers.key_env_vars(provider):
+        if key := environ.get(name, "").strip():
+            if not (key.isascii() and key.isprintable()):
+                raise UsageError(f"{name}: expected printable ASCII characters; correct {name}")
+            return key
+    return ""

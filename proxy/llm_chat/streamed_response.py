@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import chain
 from typing import Final
 
 from llm_chat.errors import ChatError
@@ -22,7 +26,7 @@ from llm_proxy import framing, providers
 from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
 from llm_proxy.dialects.lenient_json import parse_json
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.exchange import Request, ResponseHead, header_value, retry_after_ms
+from llm_proxy.exchange import Headers, Request, ResponseHead, header_value, retry_after_ms
 from llm_proxy.framing import sse
 from llm_proxy.shell.content_decoders import (
     MAX_DECODED_BYTES,
@@ -33,17 +37,13 @@ from llm_proxy.turns import FinishReason, Part, Reasoning, Refusal, Text, ToolCa
 
 _RETRIED_STATUSES: Final = frozenset((408, 409, 429))
 _MAX_RETRY_AFTER_S: Final = 60.0
-"""A longer wait is not made, as in official SDKs."""
+"""After a longer wait the request is not sent again, as by official SDKs."""
 _MAX_ERROR_BYTES: Final = 1024 * 1024
 """The longest body of an error: more is not read."""
-_MAX_MESSAGES: Final = 1_000_000
+_MAX_CALLS: Final = 1000
+"""The most tool calls of a response."""
+_MAX_MESSAGES: Final = 200_000
 """The most messages of a response."""
-_REASONS: Final[dict[FinishReason | None, ResponseReason]] = {
-    FinishReason.LENGTH: "length",
-    FinishReason.CONTEXT_FULL: "length",
-    FinishReason.TOOL_CALLS: "tool",
-}
-"""The reasons other than `stop`."""
 
 
 class InvalidResponse(ChatError):
@@ -75,10 +75,15 @@ class StreamedResponse:
         self._head: ResponseHead | None = None
         self._messages: list[bytes] = []
         self._byte_count = 0
-        self._calls: list[ToolCall] = []
-        """The calls so far, each with an id."""
+        self._received_calls: set[tuple[str, str, str]] = set()
+        """Id, name and arguments of each call so far, to ignore one that is sent again."""
+        self._calls_by_wire_id: defaultdict[str, deque[ToolCall]] = defaultdict(deque)
+        """The calls so far, with ids of their own, by the ids that the response has."""
         self._call_ids: set[str] = set()
         self._has_text = False
+        self._judged_message_count = 0
+        """The number of messages when `is_complete` was computed."""
+        self._is_complete = False
 
     def begin(self, head: ResponseHead) -> None:
         """Take the head."""
@@ -101,7 +106,10 @@ class StreamedResponse:
     @property
     def is_complete(self) -> bool:
         """Whether the bytes so far are a complete response."""
-        return bool(self._messages) and self._completeness.is_complete
+        if len(self._messages) > self._judged_message_count:
+            self._judged_message_count = len(self._messages)
+            self._is_complete = self._completeness.is_complete
+        return self._is_complete
 
     def feed(self, data: bytes) -> Iterator[ProviderEvent]:
         """Take bytes and yield the events that they complete.  Raises `InvalidResponse`."""
@@ -166,10 +174,10 @@ class StreamedResponse:
         is_temporary = head.status in _RETRIED_STATUSES or head.status >= 500
         if wish in ("true", "false"):
             is_temporary = wish == "true"
-        wait_ms = retry_after_ms(head.headers)
-        wait_s = None if wait_ms is None else wait_ms / 1000
-        is_long = wait_s is not None and wait_s > _MAX_RETRY_AFTER_S
-        return FailedAttempt(error, is_temporary, None if is_long else wait_s)
+        wait_s = _retry_after_s(head.headers)
+        is_too_long = wait_s is not None and wait_s > _MAX_RETRY_AFTER_S
+        may_retry = is_temporary and not is_too_long and not error.refuses_tools
+        return FailedAttempt(error, may_retry, wait_s)
 
     def _response(self) -> DialectResponse:
         assert self._head is not None  # noqa: S101 # called after `begin`
@@ -224,31 +232,43 @@ class StreamedResponse:
             case Reasoning(text=text):
                 yield ReasoningEvent(text)
             case ToolCall():
-                call = piece
-                if not call.id or call.id in self._call_ids:
-                    seed = b"%d %b" % (len(self._calls), self._request.body)
-                    call = replace(call, id=made_call_id(seed))
-                self._calls.append(call)
-                self._call_ids.add(call.id)
-                yield ToolCallStart(call)
+                yield from self._call_event(piece)
             case _:
                 pass
+
+    def _call_event(self, wire_call: ToolCall) -> Iterator[ToolCallStart]:
+        """The event of a call, with an id that is unique; none for a call that is sent again."""
+        if len(self._call_ids) == _MAX_CALLS:
+            raise InvalidResponse(f"it has more than {_MAX_CALLS} tool calls")
+        identity = (wire_call.id, wire_call.name, wire_call.arguments)
+        if wire_call.id and identity in self._received_calls:
+            return
+        call = wire_call
+        if not call.id or call.id in self._call_ids:
+            seed = b"%d %b" % (len(self._call_ids), self._request.body)
+            call = replace(call, id=made_call_id(seed))
+        self._received_calls.add(identity)
+        self._call_ids.add(call.id)
+        self._calls_by_wire_id[wire_call.id].append(call)
+        yield ToolCallStart(call)
 
     def _last_events(self, turn: Turn) -> Iterator[ProviderEvent]:
         """The calls and the text that no event had, and the end of the response."""
         if not self._has_text and turn.text:
             yield from self._events_of_piece(Text(turn.text))
         parts: list[Part] = []
-        call_count = 0
         for part in turn.parts:
             if not json_api.is_client_call(part):
                 parts.append(part)
                 continue
-            if call_count == len(self._calls):
-                yield from self._events_of_piece(part)
-            parts.append(replace(part, id=self._calls[call_count].id))
-            call_count += 1
-        reason = "tool" if call_count else _REASONS.get(turn.finish, "stop")
+            if not self._calls_by_wire_id[part.id]:
+                yield from self._call_event(part)
+            if calls := self._calls_by_wire_id[part.id]:
+                parts.append(replace(part, id=calls.popleft().id))
+        # A result without its call would be refused.
+        parts += chain.from_iterable(self._calls_by_wire_id.values())
+        is_cut_off = turn.finish in (FinishReason.LENGTH, FinishReason.CONTEXT_FULL)
+        reason: ResponseReason = "length" if is_cut_off else "tool" if self._call_ids else "stop"
         yield ResponseEnd(reason, tuple(parts), turn.usage, turn.finish_raw)
 
 
@@ -258,6 +278,17 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
+
+
+def _retry_after_s(headers: Headers) -> float | None:
+    """Seconds until the time that the server names, by a number or a date; None without one."""
+    if (wait_ms := retry_after_ms(headers)) is not None:
+        return wait_ms / 1000
+    try:
+        date = parsedate_to_datetime(header_value(headers, "retry-after") or "").astimezone(UTC)
+        return max(0.0, (date - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
+        return None
 
 
 def _excerpt(message: bytes) -> str:

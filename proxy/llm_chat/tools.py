@@ -31,6 +31,8 @@ from llm_proxy.conversation import ToolDefinition
 from llm_proxy.turns import Json, ToolCall
 
 DEFAULT_TIME_LIMIT_S: Final = 60.0
+_DEFAULT_CONCURRENCY: Final = 100
+"""More threads than this would stall the event loop."""
 _CANCEL_GRACE_S: Final = 0.05
 """Seconds that a cancelled tool may take to clean up before it is abandoned."""
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -142,18 +144,24 @@ class ToolRunner:
 
     tools: Mapping[str, Tool]
     concurrency: int | None = None
-    """How many calls run at the same time; None for all of them."""
+    """How many calls run at the same time; None for all of them, up to `_DEFAULT_CONCURRENCY`."""
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     """Seconds that a call may take, if its tool has no limit of its own."""
 
-    async def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallResult, None]:
+    async def run(
+        self, calls: Sequence[ToolCall], *, is_cut_off: bool = False
+    ) -> AsyncGenerator[ToolCallResult, None]:
         """Run the calls and yield their results in the order of the calls.
 
-        Never raises: a failure is a result.  Closing the generator cancels the calls.
+        If the response is cut off at its token limit, the last call does not run without arguments:
+        they may be what is missing.  Never raises: a failure is a result.  Closing the generator
+        cancels the calls.
         """
-        slots = asyncio.Semaphore(self.concurrency or max(1, len(calls)))
+        slots = asyncio.Semaphore(self.concurrency or _DEFAULT_CONCURRENCY)
 
         async def run_one(call: ToolCall) -> ToolCallResult:
+            if is_cut_off and call is calls[-1] and not call_args(call):
+                return _failed_execution(call, "the response was cut off at its token limit")
             async with slots:
                 return await self._run_call(call)
 

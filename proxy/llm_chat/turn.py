@@ -83,8 +83,10 @@ class Turn:
                         pass
                 yield event
         results: list[ToolCallResult] = []
-        async with aclosing(self._tool_runner.run(self.calls)) as events_of_tools:
-            async for result in events_of_tools:
+        is_cut_off = self.response is not None and self.response.reason == "length"
+        runs = self._tool_runner.run(self.calls, is_cut_off=is_cut_off)
+        async with aclosing(runs) as results_of_tools:
+            async for result in results_of_tools:
                 results.append(result)
                 yield result
         self._append(results)

@@ -120,5 +120,7 @@ def _report_error(message: str, exit_code: int) -> int:
     if log.handlers:
         log.error("%s", message)
     else:
-        click.echo(f"llm-proxy: error: {message}", err=True)
+        from llm_proxy import display  # noqa: PLC0415 # only for errors
+
+        click.echo(f"llm-proxy: error: {display.escape_block(message)}", err=True)
     return exit_code

@@ -14,6 +14,7 @@ from llm_chat import (
     ChatOptions,
     ErrorEvent,
     ReasoningEvent,
+    ResponseEnd,
     Retry,
     TextEvent,
     TokenLimitExceeded,
@@ -43,11 +44,13 @@ def chat(
 ) -> None:
     r"""Send PROMPT to a provider and print the response as it arrives.
 
-    The providers are openai, openai-responses, anthropic and local (Ollama). Base URLs and API keys
-    come from the variables that SDKs read, such as OPENAI_BASE_URL and OPENAI_API_KEY.
+    The providers are openai, openai-responses, anthropic, ollama, and local (Ollama without retries
+    and checks). Base URLs and API keys come from the variables that SDKs read, such as
+    OPENAI_BASE_URL and OPENAI_API_KEY.
 
     The response goes to stdout; reasoning and messages go to stderr. The exit code is 1 if the
-    response fails or is incomplete.
+    request fails, or if the response is incomplete or has no text. A response that reaches its
+    token limit is reported, and is no failure.
 
     A prompt with more tokens than the model accepts is not sent. The limit of an unknown model is
     4096 tokens; --token-limit sets another limit.
@@ -57,7 +60,7 @@ def chat(
       llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
       llm-proxy record -- llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
       llm-proxy replay -- llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
-      llm-proxy chat -p local -m llama3.2 "Why is the sky blue?" > answer.txt
+      llm-proxy chat -p ollama -m llama3.2 "Why is the sky blue?" > answer.txt
     """
     if not prompt.strip():
         raise UsageError("PROMPT is empty; write the question after the options")
@@ -95,11 +98,15 @@ async def _print_response(
                         print_note(f"{error}; retrying in {wait_s:.1f} s")
                     case TokenLimitWarning(model, tokens, limit):
                         print_note(f"{tokens:,} of {limit:,} tokens of {model} are used")
-                    case TurnComplete(response=response) if (
-                        response and response.reason == "length"
-                    ):
+                    case TurnComplete(response=ResponseEnd() as response):
                         printer.end_line()
-                        print_note("the response was cut off at its token limit")
+                        if response.reason == "length":
+                            print_note("the response was cut off at its token limit")
+                        elif not printer.has_text:
+                            raise LlmProxyError(
+                                "the response has no text (finish reason: "
+                                f"{response.raw_reason or response.reason})"
+                            )
                     case ToolCallStart(call):
                         raise LlmProxyError(
                             f"the model calls the tool {call.name!r}, but chat offers no tools; "
@@ -119,6 +126,8 @@ class _Printer:
     def __init__(self) -> None:
         self._escapes = is_stdout_terminal()
         self._shows_reasoning = sys.stderr.isatty()
+        self.has_text = False
+        """Whether any text was printed on stdout."""
         self._is_reasoning = False
         self._is_line_open = False
 
@@ -130,6 +139,7 @@ class _Printer:
         encoding = sys.stdout.encoding or "ascii"
         write_stdout_bytes(shown.encode(encoding, "backslashreplace"))
         self._is_line_open = not text.endswith("\n")
+        self.has_text = True
 
     def print_reasoning(self, text: str) -> None:
         """Print a piece of the reasoning on stderr, if that is a terminal."""

@@ -27,6 +27,7 @@ __all__ = [
     "chat_dialects",
     "dialect_named",
     "dialect_of_request",
+    "request_dialects",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
@@ -56,6 +57,15 @@ def chat_dialects() -> dict[str, Dialect]:
     """The dialects whose responses decode to turns (all but the record-only ones), by name."""
     return {
         dialect.name: dialect for dialect in DIALECTS if not isinstance(dialect, RecordOnlyDialect)
+    }
+
+
+def request_dialects() -> dict[str, Dialect]:
+    """The dialects that can encode requests, by name."""
+    return {
+        dialect.name: dialect
+        for dialect in DIALECTS
+        if type(dialect).encode_request is not Dialect.encode_request
     }
 
 

@@ -155,8 +155,8 @@ class Dialect(ABC):
     def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
         """The request that the provider's own SDK sends for this conversation.
 
-        It has no credentials.  `extra_fields` replace the body's fields of the same name.  Decoding
-        it returns the conversation, except for:
+        It has no credentials.  `extra_fields` replace the body's fields of the same name; objects
+        are merged.  Decoding it returns the conversation, except for:
 
         * what only a decoder determines: `reasoning_enabled`, `wants_signed_reasoning`,
           `is_stored_by_provider`;

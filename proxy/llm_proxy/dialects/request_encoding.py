@@ -210,12 +210,19 @@ def _check_json(dialect: str, label: str, value: Json) -> None:
 def post_request(
     dialect: str, path: str, body: Document, conversation: Conversation, headers: Headers = ()
 ) -> Request:
-    """The POST request of this body and of the conversation's `extra_fields`."""
-    extra_fields = dict(conversation.extra_fields)
-    for name, value in extra_fields.items():
+    """The POST request of this body and of the conversation's `extra_fields`.
+
+    An object that both have is merged.
+    """
+    for name, value in conversation.extra_fields:
         _check_json(dialect, f"the extra field {name}", value)
+        match body.get(name), value:
+            case dict() as given, dict() as added:
+                body[name] = {**given, **added}
+            case _:
+                body[name] = value
     try:
-        return response_encoding.json_post_request(path, body | extra_fields, headers)
+        return response_encoding.json_post_request(path, body, headers)
     except (ValueError, TypeError, RecursionError):
         raise NotRepresentable(
             f"{dialect}: the request has a value that JSON cannot hold"

@@ -157,7 +157,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     body: Document = {
         "model": conversation.model,
         "max_tokens": _DEFAULT_MAX_TOKENS,
-        "messages": [*map(_encode_message, messages)],
+        "messages": [*filter(_has_content, map(_encode_message, messages))],
     }
     prompt = request_encoding.system_prompt_field(conversation)
     if system := "\n".join(filter(None, [prompt, *(each.text for each in system_messages)])):
@@ -212,6 +212,11 @@ def _encode_message(message: RequestMessage) -> Document:
             return encoded
 
 
+def _has_content(message: Document) -> bool:
+    """Whether a message is to be sent: the API refuses one without content."""
+    return bool(message["content"])
+
+
 def _encode_user_part(part: Part) -> Document:
     match part:
         case Text(text=text):
@@ -249,8 +254,9 @@ def _encode_model_part(part: Part) -> Document | None:
             # citations of another provider refer to what Anthropic does not know
             citations = tuple(filter(blocks.original_type, part.citations))
             return blocks.encode_block(replace(part, citations=citations), "", ())
-        case Reasoning() if not part.signature and kind != blocks.COMPACTION:
-            is_own = part.redacted and not (part.text or part.metadata)
+        case Reasoning() if kind != blocks.COMPACTION:
+            # Reasoning of other providers has metadata; what they sign or encrypt is refused.
+            is_own = not part.metadata and (part.signature or (part.redacted and not part.text))
             return blocks.encode_block(part, "", ()) if is_own else None
         case ToolCall():
             arguments = normalized_object_json(part.arguments or "{}")

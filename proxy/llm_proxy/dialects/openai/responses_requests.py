@@ -260,8 +260,10 @@ def _encode_model_items(message: RequestMessage) -> Iterator[Document]:
 
 def _item_part(part: Part) -> Part | None:
     """A part as its item has it; None for reasoning that cannot be sent back."""
-    has_id = bool(dict(part.metadata).get("id"))
-    if isinstance(part, Reasoning) and not (part.redacted or has_id):
+    fields = dict(part.metadata)
+    has_id = bool(fields.get("id"))
+    # Items of reasoning have an id; that of other providers has none, or a format.
+    if isinstance(part, Reasoning) and (not has_id or "format" in fields):
         return None
     if isinstance(part, ToolCall) and not part.arguments and not output_items.original_type(part):
         part = replace(part, arguments="{}")
