@@ -1045,3 +1045,11 @@ async def test_react_words_the_native_turns_of_a_history() -> None:
         "Final Answer: Cheese.",
         "Again.",
     ]
+
+
+@each_row("options", [{"tools": ("gone",)}, {"tool_choice": ForcedTool("gone")}])
+async def test_an_unknown_tool_is_refused_by_its_name(options: dict[str, Any]) -> None:
+    client = make_client(MockProvider(DONE), look, **options)
+
+    with pytest.raises(ValueError, match="unknown tool 'gone'; the tools of this client are: look"):
+        await all_of(client.chat("Hello."))

@@ -30,6 +30,7 @@ from llm_chat import (
     Media,
     Message,
     ModelInfo,
+    OllamaProvider,
     ProviderEvent,
     PullProgress,
     ReasoningEvent,
@@ -576,3 +577,34 @@ async def models_served(folder: Path) -> AsyncIterator[tuple[LocalProvider, olla
         provider = LocalProvider(HttpSettings(running_proxy.url))
         yield provider, client
         await provider.aclose()
+
+
+# The provider `ollama`, which checks what `local` accepts
+
+
+@each_row(
+    "body, code",
+    [
+        (LINES[1].encode() + b"\n", "INCOMPLETE_RESPONSE"),
+        (LINES[1].encode() + b"\n{\n" + LINES[1].encode(), "INVALID_RESPONSE"),
+    ],
+)
+async def test_ollama_reports_a_response_that_is_cut_or_malformed(body: bytes, code: str) -> None:
+    async with serving(body) as server:
+        provider = OllamaProvider(HttpSettings(server.url, max_retries=0))
+        *_, error = await response_events(provider)
+
+    assert isinstance(error, ErrorEvent)
+    assert error.code == code
+
+
+async def test_a_key_that_a_server_repeats_is_not_in_the_error() -> None:
+    body = b'{"error": "the key canary-key is unknown"}'
+    async with stub_upstream.upstream(
+        stub_upstream.fixed_length(body, status="401 Unauthorized")
+    ) as server:
+        provider = OllamaProvider(HttpSettings(server.url, "canary-key", max_retries=0))
+        [error] = await response_events(provider)
+
+    assert isinstance(error, ErrorEvent)
+    assert error.detail == "the key *** is unknown"

@@ -12,7 +12,7 @@ import pytest
 
 from case_tables import each_row
 from llm_chat import ProviderEvent, ResponseEnd, ToolCall, ToolCallStart
-from llm_chat.streamed_response import StreamedResponse
+from llm_chat.streamed_response import InvalidResponse, StreamedResponse
 from llm_proxy.dialects import dialect_named
 from llm_proxy.exchange import Headers, ResponseHead
 
@@ -163,3 +163,10 @@ def test_a_refusal_of_tools_is_not_retried(status: int) -> None:
 
     assert attempt.error.refuses_tools
     assert not attempt.is_temporary
+
+
+def test_a_response_has_at_most_a_thousand_calls() -> None:
+    calls = [function_call(str(number), "alpha") for number in range(1001)]
+
+    with pytest.raises(InvalidResponse, match="more than 1000 tool calls"):
+        events_of("openai-responses", [*items_done(*calls), completed()])

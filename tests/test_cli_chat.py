@@ -340,3 +340,25 @@ async def test_a_recorded_chat_is_replayed_without_a_miss(tmp_path: Path, provid
     assert (recorded.exit_code, recorded.stdout) == (0, "One two three.\n"), recorded.stderr
     assert (replayed.exit_code, replayed.stdout) == (0, "One two three.\n"), replayed.stderr
     assert replayed.last_error_line == ("llm-proxy: replayed 1 response from 1 cassette, 0 misses")
+
+
+async def test_control_characters_in_an_error_are_escaped(tmp_path: Path) -> None:
+    body = b'{"error": {"message": "\\u001b]0;title\\u0007 \\u202e"}}'
+    async with upstream(fixed_length(body, status="401 Unauthorized")) as server:
+        result = await run_command("chat", PROMPT, folder=tmp_path, env=variables(server.url))
+
+    assert result.stderr == (
+        "llm-proxy: error: HTTP 401: Unauthorized: \\x1b]0;title\\x07 \\u202e\n"
+    )
+
+
+async def test_a_response_without_text_fails_with_its_reason(tmp_path: Path) -> None:
+    body = b'{"choices": [{"index": 0, "message": {}, "finish_reason": "content_filter"}]}'
+    async with upstream(fixed_length(body)) as server:
+        result = await run_command("chat", PROMPT, folder=tmp_path, env=variables(server.url))
+
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        1,
+        "",
+        "llm-proxy: error: the response has no text (finish reason: content_filter)\n",
+    )

@@ -353,3 +353,15 @@ def encoded_body(dialect: str, answer: RequestMessage) -> Any:
     )
     request = dialect_named(dialect).encode_request(Conversation(messages, model="m"))
     return orjson.loads(request.body)
+
+
+def test_an_object_among_the_extra_fields_is_merged() -> None:
+    options = Conversation(
+        (RequestMessage("user", (Text("Hello."),)),),
+        model="m",
+        temperature=0,
+        extra_fields=(("options", {"num_ctx": 8}),),
+    )
+    body = orjson.loads(dialect_named("ollama").encode_request(options).body)
+
+    assert body["options"] == {"temperature": 0, "num_ctx": 8}
