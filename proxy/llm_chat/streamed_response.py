@@ -199,17 +199,23 @@ class StreamedResponse:
         if self.is_error or self._codec == "whole":
             return
         must_be_json = not (are_cut or self._skips_malformed_messages)
+        messages_without_pieces: list[bytes] = []
         for message in messages:
             if len(message) >= framing.MAX_MESSAGE_BYTES:  # the splitter has cut it
                 limit = framing.MAX_MESSAGE_BYTES
                 raise InvalidResponse(f"a message of its stream has more than {limit} bytes")
             pieces = self._decoder.feed(message)
-            if pieces or self._dialect.output_chars(self._codec, message):
-                self.progress += 1
-            elif must_be_json and self._is_malformed(message):
-                raise InvalidResponse(f"a message of its stream is not JSON: {_excerpt(message)}")
+            if not pieces:
+                messages_without_pieces.append(message)
+                if must_be_json and self._is_malformed(message):
+                    excerpt = _excerpt(message)
+                    raise InvalidResponse(f"a message of its stream is not JSON: {excerpt}")
             for piece in pieces:
                 yield from self._events_of_piece(piece)
+        # Pieces of arguments are content too, but give no events.
+        self.progress += len(messages_without_pieces) < len(messages) or any(
+            self._dialect.output_chars(self._codec, message) for message in messages_without_pieces
+        )
 
     def _is_malformed(self, message: bytes) -> bool:
         """Whether a message that must be JSON is not."""

@@ -24,8 +24,8 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment, which clients ignore: servers send it to prevent idle timeouts."""
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
-_DATA_START: Final = b"data: "
-_EVENT_END: Final = b"\n\n"
+_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([^\r\n]*)\n\n")
+"""An event as most servers write it."""
 _BOM: Final = b"\xef\xbb\xbf"
 _STREAM_START: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:(?:|event|id|retry):[^\r\n]*+[\r\n]++)*data:"
@@ -93,8 +93,8 @@ class SseEvent:
 
 def parse_event(message: bytes) -> SseEvent:
     """Parse one message of `SseSplitter`; ids, retry times and comments are ignored."""
-    if _is_one_data_line(message):
-        return SseEvent("", message[len(_DATA_START) : -len(_EVENT_END)])
+    if match := _PLAIN_EVENT.fullmatch(message):
+        return SseEvent((match[1] or b"").decode("utf-8", "replace"), match[2])
     event_type = ""
     data: list[bytes] = []
     for line in _LINE_END.split(message.removeprefix(_BOM)):
@@ -107,16 +107,6 @@ def parse_event(message: bytes) -> SseEvent:
         elif name == b"event":
             event_type = value.decode("utf-8", "replace")
     return SseEvent(event_type, b"\n".join(data) if data else None)
-
-
-def _is_one_data_line(message: bytes) -> bool:
-    """Whether a message is one line of data and a blank line, as most are."""
-    return (
-        message.startswith(_DATA_START)
-        and message.find(b"\n") == len(message) - len(_EVENT_END)
-        and message.endswith(_EVENT_END)
-        and b"\r" not in message
-    )
 
 
 def begins_sse(start: bytes) -> bool:
