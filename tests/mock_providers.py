@@ -63,11 +63,12 @@ class MockProvider:
 
 
 class UncleanProvider:
-    """Yields events, then the end of the response; each stream raises when it is closed."""
+    """Yields events, then the end of the response; each stream raises `error` when it is closed."""
 
-    def __init__(self, *events: ProviderEvent) -> None:
+    def __init__(self, *events: ProviderEvent, error: BaseException | None = None) -> None:
         self.name = "unclean"
         self._events = events
+        self._error = error or OSError("cannot close")
 
     async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
         """Yield the events."""
@@ -75,7 +76,7 @@ class UncleanProvider:
             for event in (*self._events, ResponseEnd("stop")):
                 yield event
         finally:
-            raise OSError("cannot close")
+            raise self._error
 
 
 class CountingProvider(MockProvider):

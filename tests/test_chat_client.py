@@ -907,11 +907,15 @@ async def test_an_error_while_a_cancelled_stream_is_closed_does_not_hide_the_can
     assert caplog.records == []
 
 
-async def test_an_error_while_a_stream_is_closed_reaches_who_closes_it() -> None:
-    events = make_client(UncleanProvider(TextEvent("It "), TextEvent("is."))).chat("Hello.")
+@each_row("error", [OSError("cannot close"), asyncio.CancelledError("cannot close")])
+async def test_an_error_while_a_stream_is_closed_reaches_who_closes_it(
+    error: BaseException,
+) -> None:
+    provider = UncleanProvider(TextEvent("It "), TextEvent("is."), error=error)
+    events = make_client(provider).chat("Hello.")
     assert await anext(events) == TextEvent("It ")
 
-    with pytest.raises(OSError, match="cannot close"):
+    with pytest.raises(type(error), match="cannot close"):
         await events.aclose()
 
 
