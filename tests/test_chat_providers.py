@@ -28,7 +28,10 @@ from llm_chat import (
     ToolResult,
     TurnComplete,
 )
-from llm_proxy.turns import Json, Usage
+from llm_proxy.dialects import Dialect, DialectResponse
+from llm_proxy.dialects.encoding import EncodeContext
+from llm_proxy.exchange import Request
+from llm_proxy.turns import Json, Turn, Usage
 from scenario_server import (
     JsonObject,
     ScenarioServer,
@@ -38,6 +41,8 @@ from scenario_server import (
     text_turn,
     tool_call_turn,
 )
+from scripted_provider import provider_script
+from stub_upstream import upstream
 
 CITIES: Final = ("Rome", "Oslo", "Bonn")
 
@@ -251,21 +256,37 @@ async def test_twenty_prompts_are_one_conversation(tmp_path: Path, name: str) ->
 
 
 @each_row("name", PROVIDERS)
-async def test_calls_with_one_id_get_ids_of_their_own(tmp_path: Path, name: str) -> None:
-    same = {"toolName": "look", "arguments": {"city": "Rome"}, "callId": "same"}
-    response = {"kind": "tool-call", "toolCalls": [same, same]}
-    id_paths = "; ".join(f"{{{{ {path} }}}}" for path in REQUEST_PATHS[name][:2])
-    document = scenario_document(
-        {"response": response}, text_turn(id_paths), name="plan", templates=True
-    )
-    async with serve_scenarios(tmp_path, document) as server:
-        events, _ = await chat(name, server, "plan")
+async def test_calls_with_one_id_get_ids_of_their_own(name: str) -> None:
+    def respond(dialect: Dialect, request: Request, context: EncodeContext) -> DialectResponse:
+        parts: tuple[Part, ...] = (Text("Done."),)
+        if b"rain" not in request.body:
+            parts = (
+                ToolCall("first", "look", '{"city":"Rome"}'),
+                ToolCall("other", "look", '{"city":"Oslo"}'),
+            )
+        response = dialect.encode_response(request, [Turn(parts)], context)
+        messages = [message.replace(b"other", b"first") for message in response.framed_messages]
+        return replace(response, framed_messages=messages)
 
-    ids = [event.call.id for event in events if isinstance(event, ToolCallStart)]
-    assert len(set(ids)) == 2
-    call_ids, result_ids = text_of(events).split("; ")
-    assert call_ids.split("\n") == ids
-    assert result_ids.split("\n") == ids
+    async with upstream(provider_script(respond)) as server:
+        provider = make_provider(name, server.url)
+        client = ChatClient(registry(provider), tools=[look], options=ChatOptions(model="m"))
+        async with client:
+            events = [event async for event in client.chat("plan")]
+
+    calls = [event.call for event in events if isinstance(event, ToolCallStart)]
+    results = [event.call for event in events if isinstance(event, ToolCallResult)]
+    _, call_message, result_message, _ = client.messages
+    [*_, (_, last_body)] = server.requests
+    assert [call.arguments for call in calls] == ['{"city":"Rome"}', '{"city":"Oslo"}']
+    assert results == calls
+    assert call_message.parts == tuple(calls)
+    assert [part.call_id for part in result_message.parts if isinstance(part, ToolResult)] == [
+        call.id for call in calls
+    ]
+    assert calls[0].id == "first"
+    assert calls[1].id != "first"
+    assert [last_body.count(f'"{call.id}"'.encode()) for call in calls] == [2, 2]
 
 
 async def chat(
