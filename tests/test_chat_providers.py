@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -287,6 +290,29 @@ async def test_calls_with_one_id_get_ids_of_their_own(name: str) -> None:
     assert calls[0].id == "first"
     assert calls[1].id != "first"
     assert [last_body.count(f'"{call.id}"'.encode()) for call in calls] == [2, 2]
+
+
+@each_row("is_closed", [True, False])
+async def test_a_client_may_be_used_in_two_event_loops(is_closed: bool) -> None:
+    """It is closed at the end of the first one, or left to Python's garbage collector."""
+
+    def respond(dialect: Dialect, request: Request, context: EncodeContext) -> DialectResponse:
+        return dialect.encode_response(request, [Turn((Text("Done."),))], context)
+
+    async def text_of_chat(*, closes: bool) -> str:
+        events = [event async for event in client.chat("Hello.")]
+        if closes:
+            await client.providers.aclose()
+        return text_of(events)
+
+    async with upstream(provider_script(respond)) as server:
+        client = ChatClient(registry(make_provider("openai", server.url)))
+        with warnings.catch_warnings(action="error" if is_closed else "ignore"):
+            first = await asyncio.to_thread(asyncio.run, text_of_chat(closes=is_closed))
+            second = await asyncio.to_thread(asyncio.run, text_of_chat(closes=True))
+            gc.collect()
+
+    assert (first, second) == ("Done.", "Done.")
 
 
 async def chat(
