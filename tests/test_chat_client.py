@@ -600,6 +600,18 @@ async def test_a_refusal_of_tools_as_text_is_an_error() -> None:
     assert len(provider.requests) == 2
 
 
+@each_row("react, request_count", [(None, 1), (True, 0)])
+async def test_tools_as_text_count_as_tokens(react: bool | None, request_count: int) -> None:
+    provider = MockProvider([REFUSAL], REACT_ANSWER)
+    client = ChatClient(
+        make_registry(provider), tools=[look], token_limits=TokenLimits({"default": 20})
+    )
+
+    with pytest.raises(TokenLimitExceeded, match="> 20 for model default"):
+        await all_of(client.chat("Hello.", ChatOptions(react=react)))
+    assert len(provider.requests) == request_count
+
+
 async def test_react_needs_no_end_of_the_response() -> None:
     provider = MockProvider([event for event in REACT_CALL if isinstance(event, TextEvent)], DONE)
     events = await all_of(make_client(provider, look, react=True).chat("Hello."))
