@@ -15,7 +15,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -99,9 +98,7 @@ class HttpProvider:
         """The provider in `llm_proxy.providers`, which has the header of the key."""
         self._replaces_v1 = replaces_v1
         self._sleep = sleep
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveUpstream] = (
-            WeakKeyDictionary()
-        )
+        self._clients: dict[asyncio.AbstractEventLoop, LiveUpstream] = {}
         """By event loop, to which connections belong."""
 
     async def aclose(self) -> None:
@@ -249,6 +246,8 @@ class HttpProvider:
                 idle_timeout_s=self.settings.timeout_s + _IDLE_MARGIN_S,
                 connect_timeout_s=self.settings.connect_timeout_s,
             )
+            for other in [each for each in [*self._clients] if each.is_closed()]:
+                self._clients.pop(other, None)
             client = self._clients[loop] = LiveUpstream(settings)
             await client.__aenter__()  # at once: without signing, nothing is awaited
         async with aclosing(client.stream(routed, None)) as bursts:
