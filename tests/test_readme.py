@@ -89,10 +89,12 @@ def steps(page: str) -> list[Step]:
 def matches(shown: list[str], printed: str) -> bool:
     """Return whether `shown` matches the output; `…` matches any text or, alone, any lines.
 
-    llm-proxy and the program share the output: a line of the log may begin within one of the
-    program, before its line break.
+    llm-proxy and the program share the output: lines of the log may be within one of the program,
+    and count as after it.
     """
-    lines = re.sub(r"(?<=[^\n])llm-proxy: ", "\nllm-proxy: ", printed).splitlines()
+    lines = re.sub(
+        r"(?<=[^\n])((?:llm-proxy: [^\n]*\n)+)([^\n]*)\n?", r"\2\n\1", printed
+    ).splitlines()
     printed = "\n".join(filter(None, lines))
     shown = [*filter(None, shown)]
     pattern = re.escape("\n".join(shown)).replace("…", r"[\s\S]*?")
