@@ -294,10 +294,22 @@ async def test_calls_with_one_id_get_ids_of_their_own(name: str) -> None:
 
 @each_row("is_closed", [True, False])
 async def test_a_client_may_be_used_in_two_event_loops(is_closed: bool) -> None:
-    """It is closed at the end of the first one, or left to Python's garbage collector."""
+    """At the end of the first one it is closed, or its connections are left to Python."""
 
     def respond(dialect: Dialect, request: Request, context: EncodeContext) -> DialectResponse:
         return dialect.encode_response(request, [Turn((Text("Done."),))], context)
+
+    async with upstream(provider_script(respond)) as server:
+        with warnings.catch_warnings(action="error" if is_closed else "ignore"):
+            texts = await texts_of_two_loops(server.url, is_closed=is_closed)
+            gc.collect()
+
+    assert texts == ["Done.", "Done."]
+
+
+async def texts_of_two_loops(url: str, *, is_closed: bool) -> list[str]:
+    """The texts of two chats of one client, each in an event loop of its own."""
+    client = ChatClient(registry(make_provider("openai", url)))
 
     async def text_of_chat(*, closes: bool) -> str:
         events = [event async for event in client.chat("Hello.")]
@@ -305,14 +317,10 @@ async def test_a_client_may_be_used_in_two_event_loops(is_closed: bool) -> None:
             await client.providers.aclose()
         return text_of(events)
 
-    async with upstream(provider_script(respond)) as server:
-        client = ChatClient(registry(make_provider("openai", server.url)))
-        with warnings.catch_warnings(action="error" if is_closed else "ignore"):
-            first = await asyncio.to_thread(asyncio.run, text_of_chat(closes=is_closed))
-            second = await asyncio.to_thread(asyncio.run, text_of_chat(closes=True))
-            gc.collect()
-
-    assert (first, second) == ("Done.", "Done.")
+    return [
+        await asyncio.to_thread(asyncio.run, text_of_chat(closes=closes))
+        for closes in (is_closed, True)
+    ]
 
 
 async def chat(
