@@ -1044,11 +1044,11 @@ async def test_react_without_offered_tools_is_a_plain_request(options: dict[str,
 
 async def test_react_words_the_native_turns_of_a_history() -> None:
     provider = MockProvider(text_response("Final Answer: Yes."))
-    call = ToolCall("call-1", "look", "{}")
+    call = ToolCall("call-1", "look", "")
     history = [
         Message("user", (Text("Look."),)),
         Message("assistant", (Text("Let me look."), call)),
-        Message("tool", (ToolResult("call-1", '{"seen":"Käse"}', "look"),)),
+        Message("tool", (ToolResult("call-1", f'{{"seen":{10**30 + 1}}}', "look"),)),
         Message("assistant", (Text("Cheese."),)),
     ]
     client = make_client(provider, look, react=True)
@@ -1057,15 +1057,27 @@ async def test_react_words_the_native_turns_of_a_history() -> None:
     assert [message.text for message in provider.requests[0].messages] == [
         "Look.",
         "Thought: Let me look.\nAction: look\nAction Input: {}",
-        'Observation: {"seen":"Käse"}',
+        f'Observation: {{"seen":{10**30 + 1}}}',
         "Final Answer: Cheese.",
         "Again.",
     ]
 
 
-@each_row("options", [{"tools": ("gone",)}, {"tool_choice": ForcedTool("gone")}])
-async def test_an_unknown_tool_is_refused_by_its_name(options: dict[str, Any]) -> None:
+@each_row(
+    "options, message",
+    [
+        ({"tools": ("gone",)}, "unknown tool 'gone'; the tools of this client are: look"),
+        ({"tool_choice": ForcedTool("gone")}, "'gone' is not offered; offered are: look"),
+        (
+            {"tools": (), "tool_choice": ForcedTool("look")},
+            "'look' is not offered; offered are: none",
+        ),
+    ],
+)
+async def test_an_unknown_tool_is_refused_by_its_name(
+    options: dict[str, Any], message: str
+) -> None:
     client = make_client(MockProvider(DONE), look, **options)
 
-    with pytest.raises(ValueError, match="unknown tool 'gone'; the tools of this client are: look"):
+    with pytest.raises(ValueError, match=message):
         await all_of(client.chat("Hello."))

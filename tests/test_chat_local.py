@@ -598,13 +598,22 @@ async def test_ollama_reports_a_response_that_is_cut_or_malformed(body: bytes, c
     assert error.code == code
 
 
-async def test_a_key_that_a_server_repeats_is_not_in_the_error() -> None:
-    body = b'{"error": "the key canary-key is unknown"}'
+@each_row(
+    "key, detail",
+    [("canary-key", "the key *** is unknown"), ("the", "the key the is unknown")],
+)
+async def test_a_key_that_a_server_repeats_is_not_in_the_error(key: str, detail: str) -> None:
+    """A short one is a placeholder, and may be a word of the message."""
+    body = b'{"error": "the key %b is unknown"}' % key.encode()
     async with stub_upstream.upstream(
         stub_upstream.fixed_length(body, status="401 Unauthorized")
     ) as server:
-        provider = OllamaProvider(HttpSettings(server.url, "canary-key", max_retries=0))
+        provider = OllamaProvider(HttpSettings(server.url, key, max_retries=0))
         [error] = await response_events(provider)
+        with pytest.raises(ChatError) as failed_list:
+            await provider.list_models()
+        await provider.aclose()
 
     assert isinstance(error, ErrorEvent)
-    assert error.detail == "the key *** is unknown"
+    assert error.detail == detail
+    assert str(failed_list.value) == f"GET /api/tags: HTTP 401: Unauthorized: {detail}"

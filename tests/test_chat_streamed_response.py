@@ -143,6 +143,7 @@ def test_a_call_at_the_token_limit_does_not_hide_the_reason() -> None:
     [
         ("2", 2.0),
         (format_datetime(datetime.now(UTC) + timedelta(hours=-1), usegmt=True), 0.0),
+        (f"{datetime.now(UTC) + timedelta(hours=-1):%a %b %d %H:%M:%S %Y}", 0.0),
         ("never", None),
         ("", None),
     ],

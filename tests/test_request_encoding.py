@@ -365,3 +365,15 @@ def test_an_object_among_the_extra_fields_is_merged() -> None:
     body = orjson.loads(dialect_named("ollama").encode_request(options).body)
 
     assert body["options"] == {"temperature": 0, "num_ctx": 8}
+
+
+def test_an_object_of_another_type_replaces_that_of_the_body() -> None:
+    forced = Conversation(
+        (RequestMessage("user", (Text("Hello."),)),),
+        model="m",
+        tool_choice=ForcedTool("look"),
+        extra_fields=(("tool_choice", {"type": "auto"}),),
+    )
+    body = orjson.loads(dialect_named("anthropic").encode_request(forced).body)
+
+    assert body["tool_choice"] == {"type": "auto"}

@@ -5,9 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+async def wait_until_done(*tasks: asyncio.Future[Any]) -> None:
+    """Wait for tasks that end soon, even if the waiting task is cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def until_cancelled(
@@ -50,7 +62,7 @@ async def until_cancelled(
     finally:
         cancel_pump()
         cancel_task.cancel()
-        await asyncio.wait([pump_task, cancel_task])
-    error = None if pump_task.cancelled() else pump_task.exception()
+        await wait_until_done(pump_task, cancel_task)
+        error = None if pump_task.cancelled() else pump_task.exception()
     if error is not None and not cancel.is_set():
         raise error

@@ -202,9 +202,12 @@ class ChatClient:
     def _offered_tools(self, options: ChatOptions) -> dict[str, Tool]:
         names = [*self.tools] if options.tools is None else [*options.tools]
         forced = [choice.name] if isinstance(choice := options.tool_choice, ForcedTool) else []
-        if unknown := [name for name in (*names, *forced) if name not in self.tools]:
+        if unknown := [name for name in names if name not in self.tools]:
             known = ", ".join(self.tools) or "none"
             raise ValueError(f"unknown tool {unknown[0]!r}; the tools of this client are: {known}")
+        if unknown := [name for name in forced if name not in names]:
+            offered = ", ".join(names) or "none"
+            raise ValueError(f"tool_choice: {unknown[0]!r} is not offered; offered are: {offered}")
         return {name: self.tools[name] for name in names}
 
 

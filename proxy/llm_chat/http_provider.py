@@ -18,6 +18,7 @@ from typing import Final
 
 import aiohttp
 
+from llm_chat.cancellation import wait_until_done
 from llm_chat.events import ErrorEvent, ProviderEvent, Retry
 from llm_chat.streamed_response import FailedAttempt, InvalidResponse, StreamedResponse
 from llm_proxy import providers
@@ -37,6 +38,7 @@ _QUIET_S: Final = 1.0
 """Seconds of silence after which a response that is complete counts as ended, though the server
 has not ended its body."""
 
+_MIN_SECRET_CHARS: Final = 8
 _ERROR_BODY_LIMIT_S: Final = 5.0
 """Seconds to wait for the body of an error, which only explains the status."""
 _IDLE_MARGIN_S: Final = 1.0
@@ -207,7 +209,8 @@ class HttpProvider:
                         if not step.done() and clock() >= deadline_s:
                             raise TimeoutError
                 finally:
-                    await _cancel_and_wait(step)
+                    step.cancel()
+                    await wait_until_done(step)
                 try:
                     burst = step.result()
                 except StopAsyncIteration:
@@ -264,10 +267,13 @@ class HttpProvider:
 
     def _without_key(self, error: ErrorEvent) -> ErrorEvent:
         """The error without the key, which some servers repeat."""
-        if not (key := self.settings.api_key):
+        key = self.settings.api_key
+        if len(key) < _MIN_SECRET_CHARS:  # a placeholder, which may be a word of the message
             return error
-        message, detail = (text.replace(key, "***") for text in (error.message, error.detail))
-        return replace(error, message=message, detail=detail)
+        message, code, detail = (
+            text.replace(key, "***") for text in (error.message, error.code, error.detail)
+        )
+        return replace(error, message=message, code=code, detail=detail)
 
     def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
         """The error for a request to which no response came."""
@@ -303,19 +309,6 @@ class HttpProvider:
     def server_label(self) -> str:
         """What error messages call the server."""
         return self.name
-
-
-async def _cancel_and_wait(task: asyncio.Future[Burst]) -> None:
-    """Cancel a task and wait for its end, even if the waiting task is cancelled again."""
-    task.cancel()
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 def _backoff_s(attempt: int) -> float:

@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 
 from llm_chat.errors import ChatError
+from llm_chat.events import ErrorEvent
 from llm_chat.http_provider import HttpProvider, HttpSettings
 from llm_chat.provider import ModelInfo, PullProgress
 from llm_chat.streamed_response import InvalidResponse, StreamedResponse
@@ -75,9 +76,24 @@ class OllamaProvider(HttpProvider):
         async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
             async for piece in pieces:
                 for line in splitter.feed(piece):
-                    _report(line, on_progress)
+                    self._report(line, on_progress)
         for line in splitter.close():
-            _report(line, on_progress)
+            self._report(line, on_progress)
+
+    def _report(self, line: bytes, on_progress: Callable[[PullProgress], None] | None) -> None:
+        """Report one line of a download; one that is not JSON is skipped."""
+        fields = parse_object(line)
+        if error := fields.get("error"):
+            event = ErrorEvent(json_api.decode_failure(error).message)
+            raise ChatError(f"POST /api/pull: {self._without_key(event)}")
+        if fields and on_progress is not None:
+            on_progress(
+                PullProgress(
+                    get_text(fields, "status"),
+                    get_integer(fields, "completed"),
+                    get_integer(fields, "total"),
+                )
+            )
 
     async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
         document = parse_object(await self._read(method, path, fields))
@@ -114,7 +130,7 @@ class OllamaProvider(HttpProvider):
         )
         response = StreamedResponse(self._dialect, request)
         try:
-            async with aclosing(self.exchange(request)) as bursts:
+            async with aclosing(self._bursts(request, response)) as bursts:
                 async for burst in bursts:
                     for action in burst:
                         match action:
@@ -124,6 +140,7 @@ class OllamaProvider(HttpProvider):
                                 for _ in response.feed(data):
                                     pass  # an error has no events
                             case Send(data):
+                                response.progress += 1
                                 yield data
                             case Abort() if not response.is_error:
                                 raise ChatError(f"{method} {path}: the connection was lost")
@@ -131,10 +148,14 @@ class OllamaProvider(HttpProvider):
                                 pass
         except UpstreamFailed as failure:
             raise ChatError(str(self._connection_error(failure))) from failure
-        except InvalidResponse:
-            pass  # the body of an error, which the status describes
+        except (InvalidResponse, TimeoutError) as error:
+            if not response.is_error:  # of an error, the status says enough
+                limit_s = self.settings.timeout_s
+                raise ChatError(f"{method} {path}: no response within {limit_s:g} s") from error
         if response.is_error:
-            raise ChatError(f"{method} {path}: {response.failed_attempt().error}")
+            raise ChatError(
+                f"{method} {path}: {self._without_key(response.failed_attempt().error)}"
+            )
 
 
 class LocalProvider(OllamaProvider):
@@ -171,18 +192,3 @@ def _model_info(model: Fields) -> ModelInfo:
         get_text(model, "modified_at"),
         model.get("details"),
     )
-
-
-def _report(line: bytes, on_progress: Callable[[PullProgress], None] | None) -> None:
-    """Report one line of a download; one that is not JSON is skipped."""
-    fields = parse_object(line)
-    if error := fields.get("error"):
-        raise ChatError(f"POST /api/pull: {json_api.decode_failure(error).message}")
-    if fields and on_progress is not None:
-        on_progress(
-            PullProgress(
-                get_text(fields, "status"),
-                get_integer(fields, "completed"),
-                get_integer(fields, "total"),
-            )
-        )

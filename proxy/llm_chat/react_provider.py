@@ -8,6 +8,7 @@ Source: owner's document 002, "ReAct Tool Handler".
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -25,7 +26,7 @@ from llm_chat.events import (
 from llm_chat.provider import Provider, provider_events
 from llm_chat.token_limits import TokenCounter, TokenLimits
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
-from llm_proxy.dialects.lenient_json import compact_json, parse_json
+from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.turns import Json, Reasoning, Text, ToolCall, ToolResult
 
 _THOUGHT_MARKERS: Final = ("Thought:", "**Thought:**", "**Thought**:")
@@ -124,7 +125,7 @@ def _text_lines(message: RequestMessage) -> Iterator[str]:
                 label = "Thought" if has_call else "Final Answer"
                 yield text if is_formatted else f"{label}: {text}"
             case ToolCall(name=name, arguments=arguments):
-                yield f"Action: {name}\nAction Input: {arguments}"
+                yield f"Action: {name}\nAction Input: {arguments or '{}'}"
             case ToolResult(content=content):
                 yield react.format_observation(_result_value(content))
             case _:
@@ -134,9 +135,10 @@ def _text_lines(message: RequestMessage) -> Iterator[str]:
 def _result_value(content: str) -> Json:
     """The result in the text of a message, which is JSON unless it was written by hand."""
     try:
-        return parse_json(content.encode("utf-8", "replace"))
-    except ValueError:
+        value: Json = json.loads(content)
+    except (ValueError, RecursionError):
         return content
+    return value
 
 
 def _event(piece: react.ReactPiece) -> TextEvent | ReasoningEvent:
@@ -156,7 +158,8 @@ def _last_events(
         yield replace(end, parts=(Text(text),), correction=react.INVALID_INPUT_MESSAGE)
     elif output.is_tool_call:
         arguments = compact_json(output.action_input or {})
-        name = (output.action or "").strip("`\"'*").removesuffix("()")
+        action = output.action or ""
+        name = action.strip("`\"'*").removesuffix("()") or action
         call = ToolCall(call_id, name, arguments)
         yield ToolCallStart(call)
         yield replace(end, reason="tool", parts=(*thought, call))

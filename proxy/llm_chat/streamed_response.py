@@ -25,7 +25,6 @@ from llm_chat.events import (
 from llm_proxy import framing, providers
 from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
 from llm_proxy.dialects.lenient_json import parse_json
-from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value, retry_after_ms
 from llm_proxy.framing import sse
 from llm_proxy.shell.content_decoders import (
@@ -208,8 +207,7 @@ class StreamedResponse:
             if not pieces:
                 messages_without_pieces.append(message)
                 if must_be_json and self._is_malformed(message):
-                    excerpt = _excerpt(message)
-                    raise InvalidResponse(f"a message of its stream is not JSON: {excerpt}")
+                    raise InvalidResponse("a message of its stream is not JSON")
             for piece in pieces:
                 yield from self._events_of_piece(piece)
         # Pieces of arguments are content too, but give no events.
@@ -291,11 +289,8 @@ def _retry_after_s(headers: Headers) -> float | None:
     if (wait_ms := retry_after_ms(headers)) is not None:
         return wait_ms / 1000
     try:
-        date = parsedate_to_datetime(header_value(headers, "retry-after") or "").astimezone(UTC)
+        date = parsedate_to_datetime(header_value(headers, "retry-after") or "")
+        date = date if date.tzinfo else date.replace(tzinfo=UTC)  # RFC 9110, 5.6.7
         return max(0.0, (date - datetime.now(UTC)).total_seconds())
     except (ValueError, OverflowError):
         return None
-
-
-def _excerpt(message: bytes) -> str:
-    return printable_excerpt(message.decode("utf-8", "replace").strip(), 80)

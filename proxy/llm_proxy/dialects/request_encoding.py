@@ -212,12 +212,12 @@ def post_request(
 ) -> Request:
     """The POST request of this body and of the conversation's `extra_fields`.
 
-    An object that both have is merged.
+    An object that both have is merged, unless the extra one has a type of its own.
     """
     for name, value in conversation.extra_fields:
         _check_json(dialect, f"the extra field {name}", value)
         match body.get(name), value:
-            case dict() as given, dict() as added:
+            case dict() as given, dict() as added if added.keys().isdisjoint(("type",)):
                 body[name] = {**given, **added}
             case _:
                 body[name] = value
