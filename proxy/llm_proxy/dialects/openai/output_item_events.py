@@ -88,6 +88,7 @@ _PART_EVENTS: Final = {
 """The event type without its last segment, and the index field, by the list of text blocks."""
 
 _ITEM_EVENT: Final = "response.output_item"
+_ITEM_DONE_EVENT: Final = f"{_ITEM_EVENT}.done"
 _ANNOTATION_EVENT: Final = "response.output_text.annotation.added"
 _PARTIAL_IMAGE_EVENT: Final = f"response.{IMAGE_CALL}.partial_image"
 _SHELL_OUTPUT_EVENT: Final = "response.shell_call_output_content"
@@ -109,7 +110,7 @@ def readable_pieces(event_type: str, event: Fields) -> list[Part]:
     """The piece of text in a delta, or the client's call in the event that completes its item."""
     if part_type := _READABLE_DELTAS.get(event_type):
         return [part_type(piece)] if (piece := get_string(event, "delta")) else []
-    if event_type == f"{_ITEM_EVENT}.done":
+    if event_type == _ITEM_DONE_EVENT:
         return [*filter(is_client_call, output_items.decode_item(get_object(event, "item")))]
     return []
 

@@ -149,6 +149,8 @@ _RESPONSE_EVENTS: Final = _FINAL_EVENTS | {
 """The types of events that hold a response."""
 _AUDIO_EVENT: Final = "response.audio"
 _TRANSCRIPT_EVENT: Final = "response.audio.transcript"
+_AUDIO_DELTA: Final = f"{_AUDIO_EVENT}.delta"
+_TRANSCRIPT_DELTA: Final = f"{_TRANSCRIPT_EVENT}.delta"
 
 _MAX_TYPE_CHARS: Final = 60
 """Characters of an event type that fit into a completeness reason."""
@@ -197,15 +199,14 @@ class _ResponseDecoder:
         pieces: list[Part] = []
         for kind, event in _typed_events([message]):
             self._failure = self._failure or _decode_failure(kind, event)
-            delta = get_string(event, "delta")
             if kind in _RESPONSE_EVENTS:
                 self._document = get_object(event, "response") or self._document
                 if kind in _FINAL_EVENTS:
                     self._status = kind.removeprefix("response.")
-            elif kind == f"{_AUDIO_EVENT}.delta":
-                self._audio.add_fragment(Media("audio/*", base64=delta))
-            elif kind == f"{_TRANSCRIPT_EVENT}.delta":
-                self._audio.add_fragment(Media("audio/*", transcript=delta))
+            elif kind == _AUDIO_DELTA:
+                self._audio.add_fragment(Media("audio/*", base64=get_string(event, "delta")))
+            elif kind == _TRANSCRIPT_DELTA:
+                self._audio.add_fragment(Media("audio/*", transcript=get_string(event, "delta")))
             else:
                 self._assembler.feed(kind, event)
                 pieces += output_item_events.readable_pieces(kind, event)
