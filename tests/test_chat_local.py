@@ -308,6 +308,18 @@ async def test_an_error_line_ends_a_download() -> None:
     assert reports == [PullProgress("pulling manifest")]
 
 
+@each_row(
+    "lines, status",
+    [(b"", ""), (b'{"status": "pulling abc", "completed": 1, "total": 2}\n', "pulling abc")],
+)
+async def test_a_download_that_is_cut_is_an_error(lines: bytes, status: str) -> None:
+    async with serving(lines) as server:
+        provider = LocalProvider(HttpSettings(server.url))
+        with pytest.raises(ChatError, match=f"the download ended after the status '{status}'$"):
+            await provider.pull_model(MODEL)
+        await provider.aclose()
+
+
 async def test_an_error_of_the_callback_ends_a_download_and_its_connection() -> None:
     closed = asyncio.Event()
 

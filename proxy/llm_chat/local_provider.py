@@ -34,6 +34,8 @@ from llm_proxy.exchange import Request
 from llm_proxy.shell.content_decoders import MAX_DECODED_BYTES
 
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
+_PULLED: Final = "success"
+"""The last status of a download."""
 
 
 class OllamaProvider(HttpProvider):
@@ -70,18 +72,24 @@ class OllamaProvider(HttpProvider):
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
     ) -> None:
-        """Download a model; `on_progress` is called for each report.  Raises `ChatError`."""
+        """Download a model; `on_progress` is called for each report.
+
+        Raises `ChatError`, also if the last report is not that of success.
+        """
         splitter = framing.new_codec("ndjson")
         fields: Fields = {"name": name, "stream": True}
+        status = ""
         async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
             async for piece in pieces:
                 for line in splitter.feed(piece):
-                    self._report(line, on_progress)
+                    status = self._report(line, on_progress) or status
         for line in splitter.close():
-            self._report(line, on_progress)
+            status = self._report(line, on_progress) or status
+        if status != _PULLED:
+            raise ChatError(f"POST /api/pull: the download ended after the status {status!r}")
 
-    def _report(self, line: bytes, on_progress: Callable[[PullProgress], None] | None) -> None:
-        """Report one line of a download; one that is not JSON is skipped."""
+    def _report(self, line: bytes, on_progress: Callable[[PullProgress], None] | None) -> str:
+        """Report one line of a download, and return its status; one without JSON is skipped."""
         fields = parse_object(line)
         if error := fields.get("error"):
             event = ErrorEvent(json_api.decode_failure(error).message)
@@ -94,6 +102,7 @@ class OllamaProvider(HttpProvider):
                     get_integer(fields, "total"),
                 )
             )
+        return get_text(fields, "status")
 
     async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
         document = parse_object(await self._read(method, path, fields))

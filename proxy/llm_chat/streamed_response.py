@@ -169,10 +169,10 @@ class StreamedResponse:
             "" if detail == f"HTTP {head.status} {phrase}" else detail,
             refuses_tools=providers.refuses_tools(detail),
         )
-        wish = header_value(head.headers, "x-should-retry")
+        should_retry = header_value(head.headers, "x-should-retry")
         is_temporary = head.status in _RETRIED_STATUSES or head.status >= 500
-        if wish in ("true", "false"):
-            is_temporary = wish == "true"
+        if should_retry in ("true", "false"):
+            is_temporary = should_retry == "true"
         wait_s = _retry_after_s(head.headers)
         is_too_long = wait_s is not None and wait_s > _MAX_RETRY_AFTER_S
         may_retry = is_temporary and not is_too_long and not error.refuses_tools
