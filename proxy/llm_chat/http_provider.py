@@ -193,7 +193,7 @@ class HttpProvider:
         """
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + self.settings.timeout_s
-        async with aclosing(self.exchange(request)) as source:
+        async with aclosing(self._stream(request)) as source:
             while True:
                 if clock() >= deadline_s:
                     if response.is_complete:
@@ -223,24 +223,11 @@ class HttpProvider:
                         min(limit_s, _ERROR_BODY_LIMIT_S) if response.is_error else limit_s
                     )
 
-    def exchange(self, request: Request) -> AsyncGenerator[Burst, None]:
+    async def _stream(self, request: Request) -> AsyncGenerator[Burst, None]:
         """Send a request and yield the actions of its response.
 
         Raises `UpstreamFailed` if there is no response.
         """
-        loop = asyncio.get_running_loop()
-        routed = RoutedRequest(
-            request,
-            request,
-            session="",
-            provider=self._wire_provider,
-            dialect=self._dialect,
-            arrived_at_s=loop.time(),
-            clock=loop.time,
-        )
-        return self._stream(routed)
-
-    async def _stream(self, routed: RoutedRequest) -> AsyncGenerator[Burst, None]:
         loop = asyncio.get_running_loop()
         if (client := self._clients.get(loop)) is None:
             settings = UpstreamSettings(
@@ -253,6 +240,15 @@ class HttpProvider:
                 self._clients.pop(other, None)
             client = self._clients[loop] = LiveUpstream(settings)
             await client.__aenter__()  # at once: without signing, nothing is awaited
+        routed = RoutedRequest(
+            request,
+            request,
+            session="",
+            provider=self._wire_provider,
+            dialect=self._dialect,
+            arrived_at_s=loop.time(),
+            clock=loop.time,
+        )
         async with aclosing(client.stream(routed, None)) as bursts:
             async for burst in bursts:
                 yield burst
