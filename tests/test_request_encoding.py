@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final
 
-import anthropic
-import ollama
-import openai
 import orjson
 import pytest
 
@@ -18,54 +14,26 @@ from llm_proxy.dialects import chat_dialects, dialect_named
 from llm_proxy.dialects.lenient_json import is_same_json
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
-from request_encoding_cases import CASES, PNG_URL, QUESTION, Arguments, conversation, message
-from sdk_clients import anthropic_client, openai_client
+from sdk_requests import SDK_REQUESTS, SdkRequests, rows
+from sdk_requests.conversations import PNG_URL, QUESTION, Arguments, conversation, message
 from stub_upstream import Upstream, fixed_length, upstream
 
 ERROR: Final = fixed_length(b'{"error":{"message":"no"}}', status="400 Bad Request")
 """What ends an SDK's call; only its request matters."""
 
 SDK_CALLS: Final = [
-    (name, dialect, stream)
-    for name, case in CASES.items()
-    for dialect, arguments in case.calls().items()
-    if arguments is not None
+    (requests, name, conversation_, stream)
+    for requests in SDK_REQUESTS
+    for name, conversation_ in rows(requests)
     for stream in (True, False)
 ]
 
 
-async def send_with_sdk(dialect: str, url: str, arguments: Arguments, *, stream: bool) -> None:
-    """Send a request as a user of the official SDK does."""
-    match dialect:
-        case "openai-chat":
-            async with openai_client(url) as client:
-                options = {"stream": True, "stream_options": {"include_usage": True}}
-                await client.chat.completions.create(
-                    model="m", **{**arguments, **(options if stream else {})}
-                )
-        case "openai-responses":
-            async with openai_client(url) as client:
-                await client.responses.create(
-                    model="m", **{**arguments, **({"stream": True} if stream else {})}
-                )
-        case "anthropic":
-            async with anthropic_client(url) as anthropic_:
-                await anthropic_.messages.create(
-                    model="m", **{**arguments, **({"stream": True} if stream else {})}
-                )
-        case _:
-            async with ollama.AsyncClient(host=url) as ollama_:
-                response: Any = await ollama_.chat(model="m", stream=stream, **arguments)
-                async for _ in response:
-                    pass
-
-
 async def sent_request(
-    stub: Upstream, dialect: str, arguments: Arguments, *, stream: bool
+    stub: Upstream, requests: SdkRequests, arguments: Arguments, *, stream: bool
 ) -> tuple[str, dict[str, str], Any]:
     """The request line, the headers and the body of the SDK's request."""
-    with suppress(openai.APIStatusError, anthropic.APIStatusError, ollama.ResponseError):
-        await send_with_sdk(dialect, stub.url, arguments, stream=stream)
+    await requests.send(stub.url, arguments, stream=stream)
     head, body = stub.requests.pop()
     request_line, *header_lines = head.decode().strip().split("\r\n")
     headers = dict(line.split(": ", 1) for line in header_lines)
@@ -104,22 +72,22 @@ async def test_a_request_is_that_of_the_official_sdk() -> None:
         await _compare_with_sdk(stub)
 
 
-@each_row("name, dialect, stream", SDK_CALLS)
-async def _compare_with_sdk(stub: Upstream, name: str, dialect: str, stream: bool) -> None:
-    case = CASES[name]
-    arguments = case.calls()[dialect]
-    assert arguments is not None
-    line, headers, body = await sent_request(stub, dialect, arguments, stream=stream)
+@each_row("requests, name, conversation_, stream", SDK_CALLS)
+async def _compare_with_sdk(
+    stub: Upstream, requests: SdkRequests, name: str, conversation_: Conversation, stream: bool
+) -> None:
+    dialect = dialect_named(requests.DIALECT)
+    line, headers, body = await sent_request(stub, requests, requests.CALLS[name], stream=stream)
 
-    request = dialect_named(dialect).encode_request(case.conversation, stream=stream)
+    request = dialect.encode_request(conversation_, stream=stream, provider=requests.PROVIDER)
 
     assert f"{request.method} {request.path} HTTP/1.1" == line
     assert dict(request.headers)["Content-Type"] == headers["content-type"]
     assert differing_paths(orjson.loads(request.body), body) == set(
-        case.differences.get(dialect, {})
+        requests.DIFFERENCES.get(name, {})
     )
-    assert dialect_named(dialect).matches(request)
-    assert dialect_named(dialect).streams(request) is stream
+    assert dialect.matches(request)
+    assert dialect.streams(request) is stream
 
 
 def test_an_anthropic_request_has_the_version_that_accepts_a_temperature() -> None:
@@ -131,20 +99,18 @@ def test_an_anthropic_request_has_the_version_that_accepts_a_temperature() -> No
     )
 
 
-@each_row("name", CASES)
-def test_a_decoded_request_is_encoded_to_the_same_request(name: str) -> None:
-    for dialect_name, arguments in CASES[name].calls().items():
-        if arguments is None or "sent back" in name or name.startswith("extra"):
+@each_row("requests", SDK_REQUESTS)
+def test_a_decoded_request_is_encoded_to_the_same_request(requests: SdkRequests) -> None:
+    dialect = dialect_named(requests.DIALECT)
+    for name, conversation_ in rows(requests):
+        if "sent back" in name or name.startswith("extra"):
             continue  # metadata and extra fields are only encoded
-        dialect = dialect_named(dialect_name)
-        request = dialect.encode_request(CASES[name].conversation, stream=False)
+        request = dialect.encode_request(conversation_, stream=False, provider=requests.PROVIDER)
         decoded = dialect.decode_request(request)
         assert decoded is not None
+        again = dialect.encode_request(decoded, stream=False, provider=requests.PROVIDER)
 
-        assert is_same_json(
-            orjson.loads(dialect.encode_request(decoded, stream=False).body),
-            orjson.loads(request.body),
-        )
+        assert is_same_json(orjson.loads(again.body), orjson.loads(request.body)), name
 
 
 def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
@@ -298,7 +264,7 @@ def test_what_a_format_lacks_is_refused_by_name(
 
 def test_other_dialects_refuse_to_encode_requests_by_name() -> None:
     for name, dialect in chat_dialects().items():
-        if name not in CASES["a text"].calls():
+        if name not in {requests.DIALECT for requests in SDK_REQUESTS}:
             with pytest.raises(NotRepresentable, match=f"{name}: requests cannot be encoded"):
                 dialect.encode_request(conversation(QUESTION))
 

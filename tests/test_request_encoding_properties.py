@@ -24,7 +24,7 @@ from llm_proxy.dialects import dialect_named
 from llm_proxy.dialects.lenient_json import compact_json
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from request_encoding_cases import QUESTION, conversation, message
+from sdk_requests.conversations import QUESTION, conversation, message
 
 TEXTS: Final = st.text(min_size=1, max_size=30)
 NUMBERS: Final = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(

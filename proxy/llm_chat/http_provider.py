@@ -81,11 +81,14 @@ class HttpProvider:
         dialect: str,
         settings: HttpSettings,
         *,
+        provider: str = "",
         replaces_v1: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """`dialect` is the name of the API: `openai-chat`, `anthropic`.
 
+        `provider` is one of those in `llm_proxy.providers`: it decides the header of the key, and
+        the fields in which its requests differ; by default it is the one that defined the API.
         With `replaces_v1`, the base URL replaces the `/v1` of the API's paths.  `sleep` waits
         between attempts, for this many seconds.  Raises `ValueError` for a dialect whose requests
         cannot be encoded.
@@ -96,8 +99,7 @@ class HttpProvider:
             raise ValueError(f"unknown dialect {dialect!r}; {name_hint(dialect, known)}")
         self._dialect = known[dialect]
         sample_request = self._dialect.sample_request("model", stream=True)
-        self._wire_provider = providers.provider_of_request(sample_request)
-        """The provider in `llm_proxy.providers`, which has the header of the key."""
+        self._wire_provider = provider or providers.provider_of_request(sample_request)
         self._replaces_v1 = replaces_v1
         self._sleep = sleep
         self._clients: dict[asyncio.AbstractEventLoop, LiveUpstream] = {}
@@ -114,7 +116,7 @@ class HttpProvider:
         Never raises for a failure of the provider.  Closing the generator closes the connection.
         """
         try:
-            wire_request = self._with_headers(self._dialect.encode_request(request))
+            wire_request = self._with_headers(self._encode_request(request))
         except NotRepresentable as error:
             yield ErrorEvent(str(error), "NOT_REPRESENTABLE")
             return
@@ -253,6 +255,9 @@ class HttpProvider:
             async for burst in bursts:
                 yield burst
 
+    def _encode_request(self, conversation: Conversation) -> Request:
+        return self._dialect.encode_request(conversation, provider=self._wire_provider)
+
     def _with_headers(self, request: Request) -> Request:
         """The request with the user agent and the key."""
         key = self.settings.api_key
@@ -296,7 +301,7 @@ class HttpProvider:
         """Whether its requests can have stop sequences."""
         conversation = Conversation((), model="model", stop_sequences=("stop",))
         try:
-            self._dialect.encode_request(conversation)
+            self._encode_request(conversation)
         except NotRepresentable:
             return False
         return True

@@ -152,11 +152,14 @@ class Dialect(ABC):
         """
         return None
 
-    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
         """The request that the provider's own SDK sends for this conversation.
 
-        It has no credentials.  `extra_fields` replace the body's fields of the same name; objects
-        are merged.  Decoding it returns the conversation, except for:
+        With a `provider` of `provider_variants`, it has the fields of that provider.  It has no
+        credentials.  `extra_fields` replace the body's fields of the same name; objects are merged.
+        Decoding it returns the conversation, except for:
 
         * what only a decoder determines: `reasoning_enabled`, `wants_signed_reasoning`,
           `is_stored_by_provider`;

@@ -141,7 +141,9 @@ class Anthropic(Dialect):
             conversation = requests.decode_request(body)
         return replace(conversation, model=self.model(request))
 
-    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
         """The request to `/v1/messages`, with the API version as a header."""
         return requests.encode_request(conversation, stream=stream)
 

@@ -62,7 +62,9 @@ class Ollama(Dialect):
             return None
         return replace(requests.decode_request(request.path, body), model=self.model(request))
 
-    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
         """The request to `/api/chat`, with options and an explicit `stream`."""
         return requests.encode_request(conversation, stream=stream)
 

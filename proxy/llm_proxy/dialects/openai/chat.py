@@ -54,7 +54,9 @@ class OpenAIChat(ChoicesDialect):
             return None
         return replace(chat_requests.decode_request(body), model=self.model(request))
 
-    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
         """The request to `/v1/chat/completions`; a stream ends with the usage."""
         return chat_requests.encode_request(conversation, stream=stream)
 

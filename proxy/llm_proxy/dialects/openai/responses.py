@@ -274,7 +274,9 @@ class OpenAIResponses(family.OpenAIDialect):
             return None
         return replace(responses_requests.decode_request(body), model=self.model(request))
 
-    def encode_request(self, conversation: Conversation, *, stream: bool = True) -> Request:
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
         """The request to `/v1/responses`, without `store`: the provider's default applies."""
         return responses_requests.encode_request(conversation, stream=stream)
 

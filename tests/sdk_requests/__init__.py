@@ -1,0 +1,40 @@
+"""The requests that official SDKs send for one table of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from llm_proxy.conversation import Conversation
+from sdk_requests import anthropic_messages, ollama_chat, openai_chat, openai_responses
+from sdk_requests.conversations import CONVERSATIONS, Arguments, Differences
+
+
+class SdkRequests(Protocol):
+    """The requests of one SDK: a module of this package."""
+
+    DIALECT: str
+    PROVIDER: str
+    """The provider whose variant of the dialect it is; empty for the one that defined it."""
+    OWN_CONVERSATIONS: Mapping[str, Conversation]
+    """Rows that only this API has."""
+    CALLS: Mapping[str, Arguments]
+    """The arguments of the SDK's call, without the model, by row."""
+    DIFFERENCES: Differences
+
+    async def send(self, url: str, arguments: Arguments, *, stream: bool) -> None:
+        """Send a request as a user of the SDK does; an error status is no failure."""
+
+
+SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
+    openai_chat,
+    openai_responses,
+    anthropic_messages,
+    ollama_chat,
+)
+
+
+def rows(requests: SdkRequests) -> Iterator[tuple[str, Conversation]]:
+    """The conversations that the SDK sends, with their names."""
+    conversations = {**CONVERSATIONS, **requests.OWN_CONVERSATIONS}
+    yield from ((name, conversations[name]) for name in requests.CALLS)
