@@ -23,10 +23,10 @@ _STRUCTURED_SUFFIXES: Final = (".yaml", ".yml", ".json")
 class ChatScript(Struct, frozen=True, forbid_unknown_fields=True):
     """A script: the messages of the user."""
 
-    messages: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1)]
+    messages: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
 
 
-def read_script(path: Path) -> list[str]:
+def read_script(path: Path) -> Sequence[str]:
     """The messages of a script: a list in YAML or JSON, else one on each line.
 
     Raises `UsageError` for an invalid script, and one without messages.
