@@ -158,6 +158,8 @@ def chat(
     is_session = prompt is None and script is None and not files and _is_terminal()
     if is_session and as_json:
         raise UsageError("--json needs PROMPT, --script, or a prompt on stdin")
+    script_prompts = read_script(script) if script else ()
+    parts = () if is_session or script else read_prompt(prompt, files)
     known = {name: value for name, value in options if name in _OPTION_TYPES}
     further = {name: value for name, value in options if name not in _OPTION_TYPES}
     defaults = ChatOptions()
@@ -186,9 +188,9 @@ def chat(
     if is_session:
         run_until_signal(prompts.run_session())
     elif script is not None:
-        run_until_signal(prompts.run_script(read_script(script)))
+        run_until_signal(prompts.run_script(script_prompts))
     else:
-        run_until_signal(prompts.run_prompt(read_prompt(prompt, files)))
+        run_until_signal(prompts.run_prompt(parts))
 
 
 def _is_terminal() -> bool:
