@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -329,3 +330,29 @@ async def test_the_events_are_json_lines(tmp_path: Path) -> None:
         "stop",
     ]
     assert events[-1] == {"event": "finish", "reason": "complete"}
+
+
+async def test_a_recorded_script_becomes_a_scenario_that_plays_the_same(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+    (tmp_path / "questions.yaml").write_text("- Is it raining?\n- And tomorrow?\n")
+    script = ("chat", "-m", "m", "--tools", "my_tools:get_weather", "--script", "questions.yaml")
+    command = ("--", sys.executable, "-m", "llm_proxy", *script)
+    scenario = scenario_document(
+        tool_call_turn("get_weather"),
+        text_turn("It rains.", turn=2),
+        text_turn("Sunshine.", turn=3),
+        match={"model": "m"},
+    )
+    async with serve_scenarios(tmp_path, scenario) as server:
+        recorded = await run_command(
+            "record", "--upstream", f"default={server.url}", *command, folder=tmp_path
+        )
+    cassettes = [str(path) for path in (tmp_path / "cassettes").rglob("*.jsonl")]
+    written = await run_command(
+        "scenario", "from", *cassettes, "--output", "own.yaml", folder=tmp_path
+    )
+    played = await run_command("simulate", "--scenarios", "own.yaml", *command, folder=tmp_path)
+
+    assert (recorded.exit_code, recorded.stdout) == (0, "It rains.\nSunshine.\n")
+    assert (written.exit_code, len(cassettes)) == (0, 3), written.stderr
+    assert (played.exit_code, played.stdout) == (0, recorded.stdout), played.stderr
