@@ -13,8 +13,8 @@ from llm_proxy.cli.output import print_note
 from llm_proxy.errors import LlmProxyError
 
 _HELP: Final = (
-    "Enter sends, Esc Enter starts a line, Ctrl-C cancels a response, Ctrl-D ends the chat, /clear "
-    "starts a new conversation"
+    "Enter sends, Esc Enter starts a line, Ctrl-C cancels, Ctrl-D ends the chat",
+    "/clear starts a new conversation",
 )
 
 
@@ -30,7 +30,8 @@ async def run_session(send_prompt: SendPrompt, clear: Callable[[], None]) -> Non
     `clear` starts a new conversation.
     """
     read_prompt = _prompt_reader()
-    print_note(_HELP)
+    for line in _HELP:
+        print_note(line)
     while True:
         try:
             prompt = (await read_prompt()).strip()
