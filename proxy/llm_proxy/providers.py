@@ -134,6 +134,12 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         key_env_vars=("FIREWORKS_API_KEY",),
     ),
     Provider("perplexity", "https://api.perplexity.ai", key_env_vars=("PERPLEXITY_API_KEY",)),
+    Provider(
+        "vllm", "http://127.0.0.1:8000", key_env_vars=("VLLM_API_KEY",), is_key_optional=True
+    ),
+    Provider(
+        "llamacpp", "http://127.0.0.1:8080", key_env_vars=("LLAMA_API_KEY",), is_key_optional=True
+    ),
 )  # fmt: skip
 """In the order in which they are tried: first those whose paths no other shares; for the later
 ones a header decides.  Providers without paths are reached as `/~NAME/...`."""
