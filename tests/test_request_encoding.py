@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corpus
 from case_tables import each_row
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
-from llm_proxy.dialects import chat_dialects, dialect_named
+from llm_proxy.dialects import (
+    DialectResponse,
+    chat_dialects,
+    dialect_named,
+    dialect_of_request,
+)
 from llm_proxy.dialects.lenient_json import is_same_json
 from llm_proxy.dialects.openai.chat_request_variants import REQUEST_VARIANT_BY_PROVIDER
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
@@ -441,6 +448,40 @@ def test_reasoning_of_a_stream_goes_back_whole(
     assert texts[:2] == ["Look ", "first."]
     answer = orjson.loads(request.body)["messages"][1]
     assert {name: answer.get(name) for name in sent} == sent
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+def test_reasoning_of_recorded_responses_goes_back_as_it_came() -> None:
+    fields = ("reasoning_content", "reasoning", "reasoning_details", "content")
+    compared: Counter[str] = Counter()
+    for row in corpus.rows():
+        dialect = dialect_of_request(row.request)
+        has_variant = row.provider in REQUEST_VARIANT_BY_PROVIDER
+        if dialect.name != "openai-chat" or not has_variant or row.streaming or row.status != 200:
+            continue
+        [turn] = dialect.decode_response(DialectResponse(row.head, "whole", (row.body,)))
+        if not any(isinstance(part, Reasoning) for part in turn.parts):
+            continue
+        request = dialect.encode_request(
+            conversation(QUESTION, RequestMessage("assistant", turn.parts), QUESTION),
+            provider=row.provider,
+        )
+        received = orjson.loads(row.body)["choices"][0]["message"]
+        if received.get("reasoning_details"):
+            del received["reasoning"]  # the same text
+        if isinstance(received.get("content"), list):  # a block is closed by default
+            received["content"] = [
+                {name: value for name, value in block.items() if name != "closed"}
+                for block in received["content"]
+            ]
+        sent = orjson.loads(request.body)["messages"][1]
+        assert {name: sent.get(name) or None for name in fields} == {
+            name: received.get(name) or None for name in fields
+        }, row.id
+        compared[row.provider] += 1
+
+    assert {*compared} == {"deepseek", "groq", "mistral", "openrouter", "xai"}
 
 
 @each_row(

@@ -211,14 +211,14 @@ class _RequestEncoder:
         return encoded
 
     def _encode_content(self, parts: Sequence[Part]) -> str | list[Document]:
-        """The text of the model's message, with the reasoning if that is in blocks of its own."""
-        has_blocks = self.variant.reasoning_field == "blocks"
-        content = [
-            part
-            for part in parts
-            if isinstance(part, Text)
-            or (has_blocks and isinstance(part, Reasoning) and chat_messages.fits_block(part))
-        ]
+        """The text of the model's message, after the reasoning if that is in blocks of its own."""
+        content: list[Part] = [part for part in parts if isinstance(part, Text)]
+        if self.variant.reasoning_field == "blocks":
+            content[:0] = [
+                part
+                for part in parts
+                if isinstance(part, Reasoning) and chat_messages.fits_block(part)
+            ]
         return request_encoding.text_or_blocks(content, self._encode_block)
 
     def _encode_reasoning(self, parts: Sequence[Reasoning], *, has_calls: bool) -> Document:
