@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import corpus
 from case_tables import each_row
+from llm_proxy import providers
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
 from llm_proxy.dialects import (
     DialectResponse,
@@ -341,6 +342,39 @@ FOREIGN_REASONING: Final = {
         "Hm.", "SIG", metadata=(("id", "rs_1"), ("format", "anthropic-claude-v1"))
     ),
 }
+
+
+@each_row(
+    "provider, base_url, url",
+    [
+        ("deepseek", "", "https://api.deepseek.com/chat/completions"),
+        ("deepseek", "https://api.deepseek.com/v1", "https://api.deepseek.com/v1/chat/completions"),
+        ("groq", "", "https://api.groq.com/openai/v1/chat/completions"),
+        (
+            "groq",
+            "https://api.groq.com/openai/v1",
+            "https://api.groq.com/openai/v1/chat/completions",
+        ),
+        ("llamacpp", "", "http://127.0.0.1:8080/v1/chat/completions"),
+        ("mistral", "", "https://api.mistral.ai/v1/chat/completions"),
+        ("openrouter", "", "https://openrouter.ai/api/v1/chat/completions"),
+        (
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            "https://openrouter.ai/api/v1/chat/completions",
+        ),
+        ("vllm", "", "http://127.0.0.1:8000/v1/chat/completions"),
+        ("xai", "", "https://api.x.ai/v1/chat/completions"),
+        ("xai", "https://api.x.ai/v1", "https://api.x.ai/v1/chat/completions"),
+    ],
+)
+def test_a_request_is_sent_to_the_url_of_its_provider(
+    provider: str, base_url: str, url: str
+) -> None:
+    request = dialect_named("openai-chat").encode_request(conversation(QUESTION), provider=provider)
+    base_url = base_url or providers.upstream_url(provider, {}) or ""
+
+    assert providers.join_url(base_url, request.path) == url
 
 
 def test_a_provider_takes_reasoning_back_in_the_field_in_which_it_returns_it() -> None:

@@ -344,13 +344,17 @@ def signed_url(path: str, region: str) -> str:
 
 
 def join_url(base: str, target: str, *, replaces_v1: bool = False) -> str:
-    """Join a base URL and a request target; a `/v1` that both have appears once.
+    """Join a base URL and a request target; a `/v1` or `/api/v1` that both have appears once.
 
     With `replaces_v1`, the base replaces the target's `/v1`, whatever the base ends in: it is the
     client's base URL from before the client was pointed at this proxy.
     """
     base = base.rstrip("/")
-    drops_v1 = replaces_v1 or base.endswith("/v1")
-    if drops_v1 and (target == "/v1" or target.startswith(("/v1/", "/v1?"))):
-        target = target.removeprefix("/v1")
+    shared_paths = ["/v1"] if replaces_v1 else []
+    if base.endswith("/v1"):
+        path = urlsplit(base).path
+        shared_paths = [path[at:] for at, character in enumerate(path) if character == "/"]
+    for path in shared_paths:  # the longest first
+        if target == path or target.startswith((f"{path}/", f"{path}?")):
+            return base + target.removeprefix(path)
     return base + target
