@@ -29,6 +29,7 @@ from llm_proxy.dialects.lenient_json import (
     object_fields,
     select_metadata,
     selected_fields,
+    str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.openai.family import ProviderVariant
@@ -220,17 +221,9 @@ def _decode_block(block: Fields) -> KeyedFragments:
         case "document_url":
             yield None, json_api.decode_media_url(get_text(block, "document_url"), "*/*")
         case "input_audio":
-            audio = get_object(block, "input_audio")
-            if data := get_text(audio, "data"):
-                yield None, Media(f"audio/{get_text(audio, 'format') or '*'}", base64=data)
-            elif text := get_string(block, "input_audio"):  # Mistral
-                has_url = text.startswith(("https:", "http:", "data:"))
-                yield (
-                    None,
-                    json_api.decode_media_url(text, _AUDIO)
-                    if has_url
-                    else Media(_AUDIO, base64=text),
-                )
+            audio = _decode_input_audio(block.get("input_audio"))
+            if audio.base64 or audio.url:
+                yield None, audio
         case "file":
             if file_data := get_object(block, "file").get("file_data"):
                 yield None, json_api.decode_media_url(value_as_text(file_data), "*/*")
@@ -264,6 +257,15 @@ def _decode_call(
 
 def _decode_image(block: Fields) -> Media:
     return json_api.decode_media_url(_url_of_block(block, "image_url"), _IMAGE)
+
+
+def _decode_input_audio(audio: Json) -> Media:
+    """Base64 in an object, with its format; or a string with base64 or a URL (Mistral)."""
+    text, fields = str_or_empty(audio), object_fields(audio)
+    if text.startswith(("https:", "http:", "data:")):
+        return json_api.decode_media_url(text, _AUDIO)
+    media_type = f"audio/{get_text(fields, 'format') or '*'}"
+    return Media(media_type, base64=get_text(fields, "data") or text)
 
 
 def _url_of_block(block: Fields, name: str) -> str:
