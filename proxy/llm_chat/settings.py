@@ -25,6 +25,10 @@ _WIRE_PROVIDERS: Final = {
     "openai": ("openai", "openai-chat"),
     "openai-responses": ("openai", "openai-responses"),
     "anthropic": ("anthropic", "anthropic"),
+    **{
+        name: (name, "openai-chat")
+        for name in ("mistral", "groq", "deepseek", "openrouter", "xai", "vllm", "llamacpp")
+    },
 }
 """Provider and dialect of `llm_proxy` by the name here."""
 DEFAULT_PROVIDER: Final = "openai"
