@@ -23,7 +23,7 @@ Source: owner's document 002.
 """
 
 from llm_chat.client import ChatClient, ChatOptions
-from llm_chat.errors import ChatError, TokenLimitExceeded
+from llm_chat.errors import ChatError, TokenLimitExceeded, UnknownModel
 from llm_chat.events import (
     ChatEvent,
     ErrorEvent,
@@ -91,5 +91,6 @@ __all__ = [
     "Turn",
     "TurnComplete",
     "TurnEvent",
+    "UnknownModel",
     "providers_from_environment",
 ]

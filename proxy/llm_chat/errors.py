@@ -17,6 +17,10 @@ class TokenLimitExceeded(ChatError):
         super().__init__(f"Request exceeds token limit: {tokens} > {limit} for model {model}")
 
 
+class UnknownModel(ChatError):
+    """A model that the server does not have."""
+
+
 def error_text(error: BaseException) -> str:
     """The message of an exception, which can always be encoded; else the name of its type."""
     try:

@@ -127,7 +127,7 @@ class HttpProvider:
                         case FailedAttempt(is_temporary=True) if (
                             attempt <= self.settings.max_retries
                         ):
-                            wait_s = event.retry_after_s or _backoff_s(attempt)
+                            wait_s = event.retry_after_s or backoff_s(attempt)
                             yield Retry(attempt, wait_s, self._without_key(event.error))
                             break
                         case FailedAttempt():
@@ -325,7 +325,7 @@ class HttpProvider:
         return self.name
 
 
-def _backoff_s(attempt: int) -> float:
+def backoff_s(attempt: int) -> float:
     """Seconds to wait after this attempt: doubled each time, and up to a quarter less by chance."""
     longest_s = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _MAX_WAIT_S)
     return longest_s * random.uniform(0.75, 1.0)  # noqa: S311 # only spreads the load

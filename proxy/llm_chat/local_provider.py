@@ -6,15 +6,17 @@ Source: owner's document 002, "Local Provider Adapter"; Ollama's API reference.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import orjson
 
-from llm_chat.errors import ChatError
-from llm_chat.events import ErrorEvent
-from llm_chat.http_provider import HttpProvider, HttpSettings
+from llm_chat.errors import ChatError, UnknownModel
+from llm_chat.events import ErrorEvent, Retry
+from llm_chat.http_provider import HttpProvider, HttpSettings, backoff_s
 from llm_chat.provider import ModelInfo, PullProgress
 from llm_chat.streamed_response import InvalidResponse, StreamedResponse
 from llm_chat.token_limits import estimate_tokens
@@ -25,9 +27,12 @@ from llm_proxy.dialects import json_api
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_integer,
+    get_items,
+    get_object,
     get_objects,
     get_text,
     parse_object,
+    value_as_text,
 )
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Request
@@ -36,6 +41,27 @@ from llm_proxy.shell.content_decoders import MAX_DECODED_BYTES
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
 _PULLED: Final = "success"
 """The last status of a download."""
+_START_SERVER: Final = "start the server with `ollama serve`, or set OLLAMA_HOST to its address"
+_DETAILS: Final = MappingProxyType(
+    {"family": "family", "parameters": "parameter_size", "quantisation": "quantization_level"}
+)
+"""Names of properties, each with the field in the details of a model."""
+_LENGTHS: Final = MappingProxyType(
+    {"context length": "context_length", "embedding length": "embedding_length"}
+)
+"""Names of properties, each with the field for the architecture of a model."""
+_TEXTS: Final = MappingProxyType(
+    {"options": "parameters", "system": "system", "template": "template"}
+)
+"""Names of properties, each with the field of a model."""
+
+
+class _TemporaryFailure(ChatError):
+    """A request that may succeed if it is sent again."""
+
+    def __init__(self, event: ErrorEvent, next_step: str = "") -> None:
+        self.event = event
+        super().__init__("; ".join(filter(None, (str(event), next_step))))
 
 
 class OllamaProvider(HttpProvider):
@@ -61,48 +87,76 @@ class OllamaProvider(HttpProvider):
         return [_model_info(model) for model in get_objects(document, "models")]
 
     async def show_model(self, name: str) -> ModelInfo:
-        """Information on one model.  Raises `ChatError`."""
-        document = await self._document("POST", "/api/show", {"name": name})
-        return _model_info({"name": name, **document})
+        """Information on one model.  Raises `ChatError`; `UnknownModel` if the server lacks it."""
+        document = await self._document("POST", "/api/show", {"model": name})
+        model = _model_info({"name": name, **document})
+        return replace(model, properties=_properties(document), document=dict(document))
 
     async def delete_model(self, name: str) -> None:
-        """Delete a model.  Raises `ChatError`."""
-        await self._read("DELETE", "/api/delete", {"name": name})
+        """Delete a model.  Raises `ChatError`; `UnknownModel` if the server lacks it."""
+        await self._read("DELETE", "/api/delete", {"model": name})
 
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
     ) -> None:
         """Download a model; `on_progress` is called for each report.
 
-        Raises `ChatError`, also if the last report is not that of success.
+        The server keeps the layers of a download that is interrupted, so the same request resumes
+        it.  A connection that is lost in mid-download is resumed up to `max_retries` times without
+        new bytes in between.  Raises `ChatError`, also if the last report is not that of success.
         """
+        report = on_progress or (lambda _: None)
+        completed: dict[str, int] = {}
+        attempt = 0
+        while True:
+            try:
+                async with aclosing(self._pull_reports(name)) as reports:
+                    async for progress in reports:
+                        if (progress.completed or 0) > completed.get(progress.digest, -1):
+                            completed[progress.digest] = progress.completed or 0
+                            attempt = 0
+                        report(progress)
+            except _TemporaryFailure as error:
+                attempt += 1
+                if not completed or attempt > self.settings.max_retries:
+                    raise
+                retry = Retry(attempt, backoff_s(attempt), error.event)
+                report(PullProgress("retrying", retry=retry))
+                await self._sleep(retry.wait_s)
+            else:
+                return
+
+    async def _pull_reports(self, name: str) -> AsyncGenerator[PullProgress, None]:
+        """The reports of one request.  Raises `ChatError`."""
         splitter = framing.new_codec("ndjson")
-        fields: Fields = {"name": name, "stream": True}
+        fields: Fields = {"model": name, "insecure": False, "stream": True}
         status = ""
         async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
             async for piece in pieces:
-                for line in splitter.feed(piece):
-                    status = self._report(line, on_progress) or status
-        for line in splitter.close():
-            status = self._report(line, on_progress) or status
+                for report in self._parsed_reports(splitter.feed(piece)):
+                    status = report.status or status
+                    yield report
+        for report in self._parsed_reports(splitter.close()):
+            status = report.status or status
+            yield report
         if status != _PULLED:
-            raise ChatError(f"POST /api/pull: the download ended after the status {status!r}")
+            message = f"POST /api/pull: the download ended after the status {status!r}"
+            raise _TemporaryFailure(ErrorEvent(message))
 
-    def _report(self, line: bytes, on_progress: Callable[[PullProgress], None] | None) -> str:
-        """Report one line of a download, and return its status; one without JSON is skipped."""
-        fields = parse_object(line)
-        if error := fields.get("error"):
-            event = ErrorEvent(json_api.decode_failure(error).message)
-            raise ChatError(f"POST /api/pull: {self._without_key(event)}")
-        if fields and on_progress is not None:
-            on_progress(
-                PullProgress(
+    def _parsed_reports(self, lines: Sequence[bytes]) -> Iterator[PullProgress]:
+        """The reports in lines; a line without JSON is skipped.  Raises `ChatError`."""
+        for line in lines:
+            fields = parse_object(line)
+            if error := fields.get("error"):
+                event = ErrorEvent(json_api.decode_failure(error).message)
+                raise ChatError(f"POST /api/pull: {self._without_key(event)}")
+            if fields:
+                yield PullProgress(
                     get_text(fields, "status"),
                     get_integer(fields, "completed"),
                     get_integer(fields, "total"),
+                    get_text(fields, "digest"),
                 )
-            )
-        return get_text(fields, "status")
 
     async def _document(self, method: str, path: str, fields: Fields | None = None) -> Fields:
         document = parse_object(await self._read(method, path, fields))
@@ -152,19 +206,25 @@ class OllamaProvider(HttpProvider):
                                 response.progress += 1
                                 yield data
                             case Abort() if not response.is_error:
-                                raise ChatError(f"{method} {path}: the connection was lost")
+                                lost = ErrorEvent(f"{method} {path}: the connection was lost")
+                                raise _TemporaryFailure(lost)
                             case _:
                                 pass
         except UpstreamFailed as failure:
-            raise ChatError(str(self._connection_error(failure))) from failure
+            event = self._connection_error(failure)
+            is_running = event.code != "CONNECTION_FAILED"
+            raise _TemporaryFailure(event, "" if is_running else _START_SERVER) from failure
         except (InvalidResponse, TimeoutError) as error:
             if not response.is_error:  # of an error, the status says enough
-                limit_s = self.settings.timeout_s
-                raise ChatError(f"{method} {path}: no response within {limit_s:g} s") from error
+                message = f"{method} {path}: {self._timeout_error}"
+                raise _TemporaryFailure(ErrorEvent(message)) from error
         if response.is_error:
-            raise ChatError(
-                f"{method} {path}: {self._without_key(response.failed_attempt().error)}"
-            )
+            failed = response.failed_attempt()
+            event = ErrorEvent(f"{method} {path}: {self._without_key(failed.error)}")
+            if failed.is_temporary:
+                raise _TemporaryFailure(event)
+            is_unknown = fields is not None and failed.error.code == "404"
+            raise (UnknownModel if is_unknown else ChatError)(str(event))
 
 
 class LocalProvider(OllamaProvider):
@@ -200,4 +260,20 @@ def _model_info(model: Fields) -> ModelInfo:
         get_integer(model, "size"),
         get_text(model, "modified_at"),
         model.get("details"),
+        document=dict(model),
     )
+
+
+def _properties(document: Fields) -> Mapping[str, str]:
+    """The properties in a description of a model, without those that are empty."""
+    details, information = get_object(document, "details"), get_object(document, "model_info")
+    architecture = get_text(information, "general.architecture")
+    capabilities = map(value_as_text, get_items(document, "capabilities"))
+    properties = {
+        **{name: get_text(details, key) for name, key in _DETAILS.items()},
+        **{name: get_text(information, f"{architecture}.{key}") for name, key in _LENGTHS.items()},
+        "capabilities": ", ".join(capabilities),
+        **{name: get_text(document, key).strip() for name, key in _TEXTS.items()},
+        "license": get_text(document, "license").strip().partition("\n")[0],
+    }
+    return {name: text for name, text in properties.items() if text}

@@ -6,12 +6,12 @@ Source: owner's document 002, "Provider Adapter Interface".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from llm_chat.events import ErrorEvent, ProviderEvent, ResponseEnd
+from llm_chat.events import ErrorEvent, ProviderEvent, ResponseEnd, Retry
 from llm_proxy.conversation import Conversation
 from llm_proxy.turns import Json
 
@@ -25,6 +25,10 @@ class ModelInfo:
     modified_at: str = ""
     """As the provider writes it, usually RFC 3339."""
     details: Json = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Texts by names such as `context length`; only from `show_model`."""
+    document: Json = field(default=None, repr=False, compare=False)
+    """The description that the provider sent, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class PullProgress:
     """Bytes downloaded of the current layer."""
     total: int | None = None
     """Bytes of the current layer."""
+    digest: str = ""
+    """Identifies the current layer; empty if the status is that of the whole download."""
+    retry: Retry | None = None
+    """Why the connection was lost; the next report is of a new request, which resumes."""
 
 
 class Provider(Protocol):
@@ -62,7 +70,7 @@ class ManagesModels(Protocol):
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
     ) -> None:
-        """Download a model."""
+        """Download a model; a download that was interrupted is resumed."""
 
     async def delete_model(self, name: str) -> None:
         """Delete a model."""

@@ -23,6 +23,7 @@ _COMMANDS: Final = {
         "auto": CommandEntry("serve", "Replay recorded requests; record the others."),
         "simulate": CommandEntry("serve", "Respond with scenarios, a mock or generated responses."),
         "chat": CommandEntry("chat", "Send a prompt to a provider and print the response."),
+        "models": CommandEntry("models", "List, download, show and delete models."),
         "reset": CommandEntry("reset", "Restart a session of a running proxy."),
     },
     "Cassettes": {

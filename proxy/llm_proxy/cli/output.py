@@ -74,6 +74,11 @@ def is_stdout_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def is_stderr_terminal() -> bool:
+    """Whether stderr is a terminal that is not `TERM=dumb`."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def is_stdout_ascii_only() -> bool:
     """Whether the encoding of stdout is not a Unicode one: ASCII, or a small code page."""
     return not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -119,6 +124,11 @@ def print_json(document: Any) -> None:
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
     )
     write_stdout_bytes(display.escape_json(encoded.decode()).encode())
+
+
+def print_json_line(document: Any) -> None:
+    """Print one JSON document on one line of stdout, escaped."""
+    write_stdout_bytes(display.escape_json(orjson.dumps(document).decode()).encode() + b"\n")
 
 
 def _path_text(value: Any) -> str:
@@ -292,7 +302,7 @@ class ProgressReporter:
 @contextmanager
 def progress_reporter(step_count: int) -> Iterator[ProgressReporter]:
     """Report progress over `step_count` steps on stderr, until the context ends."""
-    if not sys.stderr.isatty():
+    if not is_stderr_terminal():
         yield ProgressReporter(step_count, None)
         return
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
