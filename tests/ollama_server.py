@@ -137,6 +137,7 @@ class OllamaServer:
         finally:
             self.open_downloads -= 1
             gone.cancel()
+            await asyncio.wait([gone])  # else its read would disturb that of the next request
 
     def _reports(self, name: str, stop_at: float) -> Iterator[dict[str, Any]]:
         """The reports up to the stop, or to the end."""
@@ -214,7 +215,10 @@ async def ollama_server(
 
 
 async def _send_json(connection: Connection, document: Any, status: str = "200 OK") -> None:
-    body = b"" if document is None else json.dumps(document).encode()
+    if document is None:  # of a model that was deleted
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        return
+    body = json.dumps(document).encode()
     await connection.begin(
         f"Content-Length: {len(body)}", status=status, content_type="application/json"
     )

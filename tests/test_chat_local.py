@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -267,7 +267,7 @@ async def test_models_of_the_proxy_are_those_that_the_official_client_gets(tmp_p
     assert model.details["family"] == official_model.details.family
     assert model.modified_at
     assert reports == [
-        PullProgress(report.status or "", report.completed, report.total)
+        PullProgress(report.status or "", report.completed, report.total, report.digest or "")
         for report in official_reports
     ]
     assert reports[-1] == PullProgress("success")
@@ -293,7 +293,7 @@ async def test_progress_is_reported_for_each_line_wherever_it_is_cut() -> None:
         [(head, body)] = server.requests
         assert reports == expected
         assert head.startswith(b"POST /api/pull HTTP/1.1\r\n")
-        assert json.loads(body) == {"name": MODEL, "stream": True}
+        assert json.loads(body) == {"model": MODEL, "insecure": False, "stream": True}
 
 
 async def test_an_error_line_ends_a_download() -> None:
@@ -318,6 +318,55 @@ async def test_a_download_that_is_cut_is_an_error(lines: bytes, status: str) -> 
         with pytest.raises(ChatError, match=f"the download ended after the status '{status}'$"):
             await provider.pull_model(MODEL)
         await provider.aclose()
+
+
+@each_row(
+    ("completed_by_request", "waits"),
+    [
+        ([[1], [1, 2], [2, 3], [3, "success"]], 3),
+        ([[1], [1], [1]], 2),
+        ([[2], [1], [1, 2], ["success"]], 2),
+        ([[], ["success"]], 0),
+        ([["error"], ["success"]], 0),
+    ],
+    ids=["new bytes", "no new bytes", "fewer bytes", "nothing began", "error"],
+)
+async def test_a_cut_download_is_resumed_while_bytes_arrive(
+    completed_by_request: list[list[int | str]], waits: int
+) -> None:
+    reports: list[PullProgress] = []
+    waited_s: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited_s.append(seconds)
+
+    def line(item: int | str) -> bytes:
+        report = {"status": "pulling", "digest": "d", "completed": item, "total": 9}
+        special = {"success": {"status": "success"}, "error": {"error": "disk full"}}
+        return json.dumps(special.get(str(item), report)).encode() + b"\n"
+
+    def cut_after(items: list[int | str]) -> Script:
+        async def serve(connection: Connection) -> None:
+            await connection.begin()
+            for item in items:
+                await connection.chunk(line(item))
+            connection.fin()
+
+        return serve
+
+    async with stub_upstream.upstream(*map(cut_after, completed_by_request)) as server:
+        provider = OllamaProvider(HttpSettings(server.url), sleep=wait)
+        is_success = False
+        with suppress(ChatError):
+            await provider.pull_model(MODEL, reports.append)
+            is_success = True
+        await provider.aclose()
+
+    retries = [report.retry for report in reports if report.retry is not None]
+    assert [retry.wait_s for retry in retries] == waited_s
+    assert len(waited_s) == waits
+    assert len(server.requests) == 1 + waits
+    assert is_success == ("success" in completed_by_request[waits])
 
 
 async def test_an_error_of_the_callback_ends_a_download_and_its_connection() -> None:
@@ -358,7 +407,7 @@ async def test_the_fields_of_a_model_are_optional() -> None:
         b"POST /api/show",
         b"DELETE /api/delete",
     ]
-    assert [body for _, body in server.requests] == [b"", b'{"name":"c"}', b'{"name":"c"}']
+    assert [body for _, body in server.requests] == [b"", b'{"model":"c"}', b'{"model":"c"}']
 
 
 @each_row(

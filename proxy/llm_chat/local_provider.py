@@ -108,6 +108,7 @@ class OllamaProvider(HttpProvider):
         report = on_progress or (lambda _: None)
         completed: dict[str, int] = {}
         attempt = 0
+        status = ""
         while True:
             try:
                 async with aclosing(self._pull_reports(name)) as reports:
@@ -115,33 +116,31 @@ class OllamaProvider(HttpProvider):
                         if (progress.completed or 0) > completed.get(progress.digest, -1):
                             completed[progress.digest] = progress.completed or 0
                             attempt = 0
+                        status = progress.status or status
                         report(progress)
+                message = f"POST /api/pull: the download ended after the status {status!r}"
+                failure = _TemporaryFailure(ErrorEvent(message))
             except _TemporaryFailure as error:
-                attempt += 1
-                if not completed or attempt > self.settings.max_retries:
-                    raise
-                retry = Retry(attempt, backoff_s(attempt), error.event)
-                report(PullProgress("retrying", retry=retry))
-                await self._sleep(retry.wait_s)
-            else:
+                failure = error
+            if status == _PULLED:
                 return
+            attempt += 1
+            if not completed or attempt > self.settings.max_retries:
+                raise failure
+            retry = Retry(attempt, backoff_s(attempt), failure.event)
+            report(PullProgress("retrying", retry=retry))
+            await self._sleep(retry.wait_s)
 
     async def _pull_reports(self, name: str) -> AsyncGenerator[PullProgress, None]:
         """The reports of one request.  Raises `ChatError`."""
         splitter = framing.new_codec("ndjson")
         fields: Fields = {"model": name, "insecure": False, "stream": True}
-        status = ""
         async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
             async for piece in pieces:
                 for report in self._parsed_reports(splitter.feed(piece)):
-                    status = report.status or status
                     yield report
         for report in self._parsed_reports(splitter.close()):
-            status = report.status or status
             yield report
-        if status != _PULLED:
-            message = f"POST /api/pull: the download ended after the status {status!r}"
-            raise _TemporaryFailure(ErrorEvent(message))
 
     def _parsed_reports(self, lines: Sequence[bytes]) -> Iterator[PullProgress]:
         """The reports in lines; a line without JSON is skipped.  Raises `ChatError`."""

@@ -12,9 +12,10 @@ import click
 from llm_chat import PullProgress, Retry
 from llm_proxy import display
 from llm_proxy.cli.models import provider_option, run_with_models
-from llm_proxy.cli.output import is_stderr_terminal, print_json_line, print_note
+from llm_proxy.cli.output import is_stderr_terminal, note_line, print_json_line, print_note
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress, TaskID
 
 _INTERRUPTED: Final = 130
@@ -81,29 +82,28 @@ def _progress_on_stderr() -> Iterator[Callable[[PullProgress], None]]:
     from rich.constrain import Constrain  # noqa: PLC0415 # only for a terminal
     from rich.live import Live  # noqa: PLC0415 # only for a terminal
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415 # only for a terminal
-    from rich.text import Text  # noqa: PLC0415 # only for a terminal
 
     console = Console(stderr=True)
     rates = [TextColumn("{task.fields[rate]}", style="progress.remaining", markup=False)]
-    bar = Progress(
+    layers = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.percentage:>3.0f} %", style="progress.percentage"),
         DownloadColumn(),
         *(rates if console.width >= _MIN_COLUMNS_FOR_RATES else ()),
     )
-    bars = _ProgressBars(bar)
+    statuses = Progress(TextColumn("{task.description}", markup=False))
 
-    def shown() -> Group:
+    def rows() -> Group:
         # The terminal prints ^C behind the bar: in the last columns, it would add a line.
-        rows = [Constrain(bar, console.width - _CTRL_C_COLUMNS)]
-        return Group(*rows, *([Text(bars.status)] if bars.status else ()))
+        return Group(Constrain(layers, console.width - _CTRL_C_COLUMNS), statuses)
 
-    with Live(get_renderable=shown, console=console):
+    with Live(get_renderable=rows, console=console) as live:
+        bars = _ProgressBars(live, layers, statuses)
         try:
             yield bars.show
         finally:
-            bars.status = ""
+            bars.show_status("")
 
 
 class _ProgressLines:
@@ -117,7 +117,7 @@ class _ProgressLines:
     def show(self, progress: PullProgress) -> None:
         """Print a report if it is news."""
         if progress.retry is not None:
-            _print_retry(progress.retry)
+            print_note(_retry_note(progress.retry))
             return
         if not progress.total:
             if progress.status != self._last_status:
@@ -127,7 +127,7 @@ class _ProgressLines:
         layer = _layer_name(progress)
         fraction = (progress.completed or 0) / progress.total
         step = int(fraction * _LINES_PER_LAYER)
-        if layer not in self._steps and (resumption := _resumption(progress)):
+        if layer not in self._steps and (resumption := _resumption_note(progress)):
             print_note(resumption)
         elif step > self._steps.get(layer, -1):
             share = f"{display.format_percent(fraction)} of {display.format_size(progress.total)}"
@@ -138,51 +138,62 @@ class _ProgressLines:
 class _ProgressBars:
     """Shows a bar for each layer, and the last other status."""
 
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._tasks: dict[str, TaskID] = {}
-        self.status = ""
-        """The line below the bars."""
+    def __init__(self, live: Live, layers: Progress, statuses: Progress) -> None:
+        self._live = live
+        self._layers = layers
+        self._statuses = statuses
+        self._status_id = statuses.add_task("", visible=False)
+        self._layer_ids: dict[str, TaskID] = {}
 
     def show(self, progress: PullProgress) -> None:
         """Show a report."""
-        self.status = ""
         if progress.retry is not None:
-            _print_retry(progress.retry)
-            return
-        if not progress.total:
-            self.status = display.escape_line(progress.status)
-            return
+            self.show_status("")
+            self._print_above(_retry_note(progress.retry))
+        elif progress.total:
+            self.show_status("")
+            self._show_layer(progress, progress.total)
+        else:
+            self.show_status(display.escape_line(progress.status))
+
+    def show_status(self, status: str) -> None:
+        """Show a status below the bars; none if it is empty."""
+        self._statuses.update(self._status_id, description=status, visible=bool(status))
+
+    def _show_layer(self, progress: PullProgress, total: int) -> None:
         layer, completed = _layer_name(progress), progress.completed or 0
-        if layer not in self._tasks:
-            if resumption := _resumption(progress):
-                print_note(resumption)
+        if layer not in self._layer_ids:
+            if resumption := _resumption_note(progress):
+                self._print_above(resumption)
             # The resumed position is where the layer begins, so it does not count as speed.
-            self._tasks[layer] = self._bar.add_task(
-                display.escape_line(progress.status),
-                total=progress.total,
-                completed=completed,
-                rate="",
+            self._layer_ids[layer] = self._layers.add_task(
+                display.escape_line(progress.status), total=total, completed=completed, rate=""
             )
-        task_id = self._tasks[layer]
-        self._bar.update(task_id, total=progress.total, completed=completed)
-        task = next(task for task in self._bar.tasks if task.id == task_id)
+            self._live.refresh()
+        task_id = self._layer_ids[layer]
+        self._layers.update(task_id, total=total, completed=completed)
+        task = next(task for task in self._layers.tasks if task.id == task_id)
         rate = ""
         if task.speed and task.time_remaining:
             left = display.format_duration(task.time_remaining * 1000)
             rate = f"{display.format_size(int(task.speed))}/s, {left} left"
-        self._bar.update(task_id, rate=rate)
+        self._layers.update(task_id, rate=rate)
+
+    def _print_above(self, note: str) -> None:
+        self._live.console.print(
+            note_line(note), markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
 
 
 def _layer_name(progress: PullProgress) -> str:
     return progress.digest or progress.status
 
 
-def _print_retry(retry: Retry) -> None:
-    print_note(f"{retry.error}; resuming in {retry.wait_s:.1f} s")
+def _retry_note(retry: Retry) -> str:
+    return f"{retry.error}; resuming in {retry.wait_s:.1f} s"
 
 
-def _resumption(progress: PullProgress) -> str:
+def _resumption_note(progress: PullProgress) -> str:
     """Where a layer resumes; empty if no part of it was downloaded before."""
     total, completed = progress.total or 0, progress.completed or 0
     if not 0 < completed < total:

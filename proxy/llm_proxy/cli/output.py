@@ -113,7 +113,12 @@ def print_lines(lines: Iterable[Line]) -> None:
 
 def print_note(text: str) -> None:
     """Print one sentence for people on stderr."""
-    click.echo(f"llm-proxy: {display.escape_block(text)}", err=True)
+    click.echo(note_line(text), err=True)
+
+
+def note_line(text: str) -> str:
+    """The line that `print_note` prints."""
+    return f"llm-proxy: {display.escape_block(text)}"
 
 
 def print_json(document: Any) -> None:

@@ -185,7 +185,7 @@ def _transfer_steps(path: str, digest: str) -> list[Document]:
     }
     return [
         {"status": first},
-        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
+        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(5)),
         *({"status": status} for status in last),
     ]
 
