@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
@@ -22,6 +21,7 @@ _INTERRUPTED: Final = 130
 _MIN_COLUMNS_FOR_RATES: Final = 72
 """The columns of a terminal from which on the bars have speeds and remaining times."""
 _CTRL_C_COLUMNS: Final = 3
+"""The columns at the right that the bars leave free."""
 _LINES_PER_LAYER: Final = 10
 """How often the progress of a layer is printed where there is no terminal."""
 
@@ -54,7 +54,7 @@ def pull(model: str, provider: str | None, *, as_json: bool) -> None:
     except click.exceptions.Exit as stop:
         if stop.exit_code == _INTERRUPTED:
             options = "" if provider is None else f"--provider {provider} "
-            command = f"llm-proxy models pull {options}{shlex.quote(display.escape_line(model))}"
+            command = f"llm-proxy models pull {options}{display.shell_quoted_path(model)}"
             print_note(f"stopped; to resume the download, run {command}")
         raise
     if not as_json:
@@ -68,7 +68,7 @@ def _print_json_line(progress: PullProgress) -> None:
     if progress.total is not None:
         document |= {"total": progress.total, "completed": progress.completed or 0}
     if progress.retry is not None:
-        document |= {"wait_s": progress.retry.wait_s, "error": str(progress.retry.error)}
+        document |= {"wait_s": round(progress.retry.wait_s, 3), "error": str(progress.retry.error)}
     print_json_line(document)
 
 
