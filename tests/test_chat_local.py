@@ -293,7 +293,7 @@ async def test_progress_is_reported_for_each_line_wherever_it_is_cut() -> None:
         [(head, body)] = server.requests
         assert reports == expected
         assert head.startswith(b"POST /api/pull HTTP/1.1\r\n")
-        assert json.loads(body) == {"model": MODEL, "insecure": False, "stream": True}
+        assert json.loads(body) == {"name": MODEL, "model": MODEL, "stream": True}
 
 
 async def test_an_error_line_ends_a_download() -> None:
@@ -407,7 +407,11 @@ async def test_the_fields_of_a_model_are_optional() -> None:
         b"POST /api/show",
         b"DELETE /api/delete",
     ]
-    assert [body for _, body in server.requests] == [b"", b'{"model":"c"}', b'{"model":"c"}']
+    assert [body for _, body in server.requests] == [
+        b"",
+        b'{"name":"c","model":"c"}',
+        b'{"name":"c","model":"c"}',
+    ]
 
 
 @each_row(

@@ -88,13 +88,13 @@ class OllamaProvider(HttpProvider):
 
     async def show_model(self, name: str) -> ModelInfo:
         """Information on one model.  Raises `ChatError`; `UnknownModel` if the server lacks it."""
-        document = await self._document("POST", "/api/show", {"model": name})
+        document = await self._document("POST", "/api/show", _model_fields(name))
         model = _model_info({"name": name, **document})
         return replace(model, properties=_properties(document), document=dict(document))
 
     async def delete_model(self, name: str) -> None:
         """Delete a model.  Raises `ChatError`; `UnknownModel` if the server lacks it."""
-        await self._read("DELETE", "/api/delete", {"model": name})
+        await self._read("DELETE", "/api/delete", _model_fields(name))
 
     async def pull_model(
         self, name: str, on_progress: Callable[[PullProgress], None] | None = None
@@ -134,7 +134,7 @@ class OllamaProvider(HttpProvider):
     async def _pull_reports(self, name: str) -> AsyncGenerator[PullProgress, None]:
         """The reports of one request.  Raises `ChatError`."""
         splitter = framing.new_codec("ndjson")
-        fields: Fields = {"model": name, "insecure": False, "stream": True}
+        fields: Fields = {**_model_fields(name), "stream": True}
         async with aclosing(self._body("POST", "/api/pull", fields)) as pieces:
             async for piece in pieces:
                 for report in self._parsed_reports(splitter.feed(piece)):
@@ -251,6 +251,11 @@ class LocalProvider(OllamaProvider):
     def server_label(self) -> str:
         """What error messages call the server."""
         return "local server"
+
+
+def _model_fields(name: str) -> Fields:
+    """The name of a model in a request: document 002 and old servers have `name`, SDKs `model`."""
+    return {"name": name, "model": name}
 
 
 def _model_info(model: Fields) -> ModelInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -25,7 +25,12 @@ from llm_chat import (
 )
 from llm_chat.events import call_args
 from llm_proxy import display
-from llm_proxy.cli.output import is_stdout_terminal, print_note, write_stdout_bytes
+from llm_proxy.cli.output import (
+    is_stdout_terminal,
+    print_json_line,
+    print_note,
+    write_stdout_bytes,
+)
 from llm_proxy.errors import printable_excerpt
 
 ShowEvent = Callable[[ChatEvent], None]
@@ -105,18 +110,14 @@ class JsonDisplay:
 
     def show_prompt(self, prompt: str) -> None:
         """Print a prompt of a script."""
-        self._print({"event": "prompt", "text": prompt})
+        print_json_line({"event": "prompt", "text": prompt})
 
     def show(self, event: ChatEvent) -> None:
         """Print one event."""
-        self._print(_event_document(event))
+        print_json_line(_event_document(event))
 
     def end_line(self) -> None:
         """Do nothing: every line is complete."""
-
-    def _print(self, document: Mapping[str, Any]) -> None:
-        line = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
-        write_stdout_bytes(display.escape_json(line.decode()).encode())
 
 
 def _event_document(event: ChatEvent) -> dict[str, Any]:
