@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -32,9 +31,6 @@ from llm_proxy.cli.output import (
     write_stdout_bytes,
 )
 from llm_proxy.errors import printable_excerpt
-
-ShowEvent = Callable[[ChatEvent], None]
-"""Prints an event as it happens."""
 
 _MAX_TOOL_CHARS: Final = 200
 """The part of a call, or of its result, that is shown on one line."""
