@@ -219,6 +219,21 @@ OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
             "stop_sequences": ("END",),
         },
     ),
+    *(
+        (request, {"max_tokens": 2, "top_k": 3, "top_p": 0.5, "seed": 7, "stop_sequences": ("a",)})
+        for options in ({"max_tokens": 2, "k": 3, "p": 0.5, "seed": 7},)
+        for request in (
+            cohere_request(stop_sequences=["a"], **options, **CHAT),
+            json_request("/v1/chat", model="m", message="Hi", stop_sequences=["a"], **options),
+            json_request("/v1/generate", model="m", prompt="Hi", end_sequences=["a"], **options),
+        )
+    ),
+    (cohere_request(tool_choice="REQUIRED", top_p=0.5, **CHAT), {"tool_choice": "required"}),
+    (cohere_request(tool_choice="NONE", **CHAT), {"tool_choice": "none"}),
+    (
+        json_request("/v1/completions", model="m", prompt="Hi", max_tokens=2, seed=7, stop="END"),
+        {"max_tokens": 2, "seed": 7, "stop_sequences": ("END",)},
+    ),
 )  # fmt: skip
 
 
