@@ -186,9 +186,7 @@ CALLS: Final[Mapping[str, Arguments]] = {
     | {"response_format": {"type": "json_object", "json_schema": ANSWER_SCHEMA}},
     "any JSON object": HELLO | {"response_format": {"type": "json_object"}},
     "extra fields": HELLO
-    | {
-        "request_options": {"additional_body_parameters": {"user": "u", "metadata": {"a": "b"}}}
-    },
+    | {"request_options": {"additional_body_parameters": {"user": "u", "metadata": {"a": "b"}}}},
     "extra fields of cohere": HELLO
     | {
         "documents": DOCUMENTS,
