@@ -55,7 +55,7 @@ OWN_CONVERSATIONS: Final[Mapping[str, Conversation]] = {
     "a message with a plan, sent back": carried_over(
         "cohere", {"id": "1", "finish_reason": "TOOL_CALL", "message": PLAN_MESSAGE}
     ),
-    "a message with thoughts, sent back": carried_over(
+    "a message with thoughts": carried_over(
         "cohere", {"id": "1", "finish_reason": "TOOL_CALL", "message": THOUGHT_MESSAGE}
     ),
     "the options of cohere": conversation(
@@ -151,7 +151,7 @@ CALLS: Final[Mapping[str, Arguments]] = {
     "a message with a plan, sent back": {
         "messages": [*HELLO["messages"], {"response": PLAN_MESSAGE}, WIRE_RESULTS[0]]
     },
-    "a message with thoughts, sent back": {
+    "a message with thoughts": {
         "messages": [*HELLO["messages"], {"response": THOUGHT_MESSAGE}, WIRE_RESULTS[0]]
     },
     "a refusal": {

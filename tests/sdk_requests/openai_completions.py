@@ -10,7 +10,13 @@ import openai
 
 from llm_proxy.conversation import Conversation
 from sdk_clients import openai_client
-from sdk_requests.conversations import QUESTION, Arguments, Differences, conversation
+from sdk_requests.conversations import (
+    QUESTION,
+    Arguments,
+    Differences,
+    conversation,
+    message,
+)
 from sdk_requests.judge_process import in_this_process
 
 DIALECT: Final = "openai-completions"
@@ -32,6 +38,9 @@ sender: Final = in_this_process(_send)
 HELLO: Final = {"prompt": "Hello?"}
 
 OWN_CONVERSATIONS: Final[Mapping[str, Conversation]] = {
+    "an answer with the space after its speaker": conversation(
+        QUESTION, message("assistant", " Hi.\n"), message("user", "Who?")
+    ),
     "the options of openai-completions": conversation(
         QUESTION,
         temperature=0,
@@ -53,6 +62,9 @@ CALLS: Final[Mapping[str, Arguments]] = {
             "User: Hello?\n\nAssistant: Hi.\n\nUser: Who?\n\nAssistant: Me.\n\nUser: Bye.\n\n"
             "Assistant:"
         )
+    },
+    "an answer with the space after its speaker": {
+        "prompt": "User: Hello?\n\nAssistant: Hi.\n\n\nUser: Who?\n\nAssistant:"
     },
     "a refusal": {
         "prompt": "User: Hello?\n\nAssistant: No.\n\nUser: Please.\n\nAssistant:",

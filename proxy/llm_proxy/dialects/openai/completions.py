@@ -73,8 +73,10 @@ def _encode_prompt(conversation: Conversation) -> str:
     blocks = [system] if system else []
     for message in messages:
         texts = [part.text for part in message.parts if isinstance(part, Text | Refusal)]
-        if texts:
-            blocks.append(f"{_SPEAKERS[message.role]}: " + "\n".join(texts))
+        if text := "\n".join(texts):
+            # A model that continues a transcript begins with the space itself.
+            space = "" if text[0].isspace() else " "
+            blocks.append(f"{_SPEAKERS[message.role]}:{space}{text}")
     return "\n\n".join([*blocks, f"{_SPEAKERS['assistant']}:"])
 
 
