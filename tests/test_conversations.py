@@ -224,8 +224,12 @@ OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
         (request, {"max_tokens": 2, "top_k": 3, "top_p": 0.5, "seed": 7, "stop_sequences": ("a",)})
         for request in (
             cohere_request(stop_sequences=["a"], **COHERE_OPTIONS, **CHAT),
-            json_request("/v1/chat", model="m", message="Hi", stop_sequences=["a"], **COHERE_OPTIONS),
-            json_request("/v1/generate", model="m", prompt="Hi", end_sequences=["a"], **COHERE_OPTIONS),
+            json_request(
+                "/v1/chat", model="m", message="Hi", stop_sequences=["a"], **COHERE_OPTIONS
+            ),
+            json_request(
+                "/v1/generate", model="m", prompt="Hi", end_sequences=["a"], **COHERE_OPTIONS
+            ),
         )
     ),
     (cohere_request(tool_choice="REQUIRED", top_p=0.5, **CHAT), {"tool_choice": "required"}),
