@@ -65,7 +65,7 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.modes.simulate:SimulateMode._function_reply",
         f"{PACKAGE}.shell.recording.recorder:_write_items",
         f"{PACKAGE}.shell.recording.recorder:SpoolRecorder._file_cassette",
-        f"{PACKAGE}.shell.running.active_modes:_import_function",
+        f"{PACKAGE}.shell.user_code:import_object",
         f"{PACKAGE}.shell.running.embedded:EmbeddedProxy.respond",
         f"{PACKAGE}.shell.running.active_modes:run_in_thread.run",
         f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",

@@ -7,7 +7,7 @@ import os
 import pty
 import struct
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cli_process import start_command_on
@@ -27,11 +27,13 @@ def run_on_terminal(
     env: Mapping[str, str] | None = None,
     preparation: str = "",
     once_ready: Callable[[int, str], object] = lambda _terminal, _output: None,
+    keys: Sequence[tuple[str, str]] = (),
 ) -> tuple[int, str]:
     """Run `llm-proxy`; return its exit code and the output to its terminal of so many columns.
 
     The Python statements of `preparation` run before it in its process.  `once_ready` is called
-    with the terminal and the output so far, after the command has printed `ready`.
+    with the terminal and the output so far, after the command has printed `ready`.  Of `keys`, the
+    second text of each pair is typed once the first one has appeared after those before it.
     """
     terminal, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -43,13 +45,21 @@ def run_on_terminal(
         preparation=preparation,
     )
     os.close(slave)
-    received = b""
+    received, seen_length, remaining_keys = b"", 0, [*keys]
     is_ready = False
     while piece := _read(terminal):
         received += piece
         if b"ready" in received and not is_ready:
             is_ready = True
             once_ready(terminal, received.decode())
+        while remaining_keys:
+            expected, typed = remaining_keys[0]
+            index = received.find(expected.encode(), seen_length)
+            if index < 0:
+                break
+            seen_length = index + len(expected.encode())
+            del remaining_keys[0]
+            os.write(terminal, typed.encode())
     os.close(terminal)
     return wait(), received.decode()
 

@@ -71,7 +71,7 @@ async def test_without_options_the_provider_is_openai(tmp_path: Path) -> None:
 @each_row(
     ("arguments", "env", "message"),
     [
-        ([], {}, "missing argument PROMPT; see python -m llm_proxy chat --help"),
+        ([], {}, "the prompt on stdin is empty; pass PROMPT or text on stdin"),
         ([" \n"], {}, "PROMPT is empty; write the question after the options"),
         (["a", "b"], {}, "unexpected argument 'b'; see python -m llm_proxy chat --help"),
         (["-p", "antropic", "a"], {}, "unknown provider 'antropic'; did you mean 'anthropic'?"),
@@ -225,8 +225,9 @@ async def test_a_model_that_calls_a_tool_is_reported_after_one_request(tmp_path:
         1,
         "",
         (
+            '→ get_weather {"city":"Rome"}\n'
             "llm-proxy: error: the model calls the tool 'get_weather', but chat offers no tools; "
-            "choose another model\n"
+            "set --tools\n"
         ),
     )
 

@@ -75,7 +75,7 @@ def usage_error(*arguments: str) -> str:
             "replay --upstream openai=http://127.0.0.1:1",
             (
                 "llm-proxy replay has no option --upstream; --upstream is an option of record, "
-                "auto, diff, export, rerecord"
+                "auto, chat, diff, export, rerecord"
             ),
         ),
         (

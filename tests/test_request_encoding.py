@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import corpus
 from case_tables import each_row
+from llm_proxy import providers
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, ToolDefinition
-from llm_proxy.dialects import chat_dialects, dialect_named
+from llm_proxy.dialects import (
+    DialectResponse,
+    chat_dialects,
+    dialect_named,
+    dialect_of_request,
+)
 from llm_proxy.dialects.lenient_json import is_same_json
+from llm_proxy.dialects.openai.chat_request_variants import REQUEST_VARIANT_BY_PROVIDER
+from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
+from llm_proxy.framing import sse
 from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
 from sdk_requests import SDK_REQUESTS, SdkRequests, rows
 from sdk_requests.conversations import PNG_URL, QUESTION, Arguments, conversation, message
@@ -61,7 +75,9 @@ def differing_paths(left: Any, right: Any) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("requests", SDK_REQUESTS, ids=lambda requests: requests.DIALECT)
+@pytest.mark.parametrize(
+    "requests", SDK_REQUESTS, ids=lambda requests: requests.PROVIDER or requests.DIALECT
+)
 async def test_a_request_is_that_of_the_official_sdk(requests: SdkRequests) -> None:
     calls = [(*row, stream) for row in rows(requests) for stream in (True, False)]
     compare_each = each_row("name, conversation_, stream", calls)(_compare_with_sdk)
@@ -296,6 +312,52 @@ def test_what_a_format_lacks_is_refused_by_name(
     assert str(error.value).startswith(problem)
 
 
+PROVIDER_REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
+    *(
+        (provider, conversation(QUESTION, **{option: value}), option)
+        for option, value, providers in (
+            ("top_k", 3, ("deepseek", "groq", "xai")),
+            ("repeat_penalty", 1.1, ("deepseek", "groq", "xai")),
+            ("seed", 7, ("deepseek",)),
+        )
+        for provider in providers
+    ),
+    *(
+        (
+            provider,
+            conversation(message("user", Media(kind, base64="eA=="))),
+            f"media of type {kind} inline",
+        )
+        for kind, providers in (
+            ("application/pdf", ("deepseek", "groq", "llamacpp", "vllm", "xai")),
+            ("audio/wav", ("deepseek", "groq", "xai")),
+            ("video/mp4", ("deepseek", "groq", "llamacpp", "xai")),
+        )
+        for provider in providers
+    ),
+    (
+        "deepseek",
+        conversation(QUESTION, response_schema={"type": "object"}),
+        "a response_schema that is not empty",
+    ),
+    (
+        "llamacpp",
+        conversation(QUESTION, tool_choice=ForcedTool("weather")),
+        "the choice of the tool weather",
+    ),
+)
+
+
+@each_row("provider, conversation_, what", PROVIDER_REFUSALS)
+def test_what_a_provider_lacks_is_refused_with_its_name(
+    provider: str, conversation_: Conversation, what: str
+) -> None:
+    with pytest.raises(NotRepresentable) as error:
+        dialect_named("openai-chat").encode_request(conversation_, provider=provider)
+
+    assert str(error.value) == f"openai-chat of {provider} cannot represent {what}"
+
+
 def test_other_dialects_refuse_to_encode_requests_by_name() -> None:
     for name, dialect in chat_dialects().items():
         if name not in {requests.DIALECT for requests in SDK_REQUESTS}:
@@ -313,6 +375,180 @@ FOREIGN_REASONING: Final = {
         "Hm.", "SIG", metadata=(("id", "rs_1"), ("format", "anthropic-claude-v1"))
     ),
 }
+
+
+@each_row(
+    "provider, base_url, url",
+    [
+        ("deepseek", "", "https://api.deepseek.com/chat/completions"),
+        ("deepseek", "https://api.deepseek.com/v1", "https://api.deepseek.com/v1/chat/completions"),
+        ("groq", "", "https://api.groq.com/openai/v1/chat/completions"),
+        (
+            "groq",
+            "https://api.groq.com/openai/v1",
+            "https://api.groq.com/openai/v1/chat/completions",
+        ),
+        ("llamacpp", "", "http://127.0.0.1:8080/v1/chat/completions"),
+        ("mistral", "", "https://api.mistral.ai/v1/chat/completions"),
+        ("openrouter", "", "https://openrouter.ai/api/v1/chat/completions"),
+        (
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            "https://openrouter.ai/api/v1/chat/completions",
+        ),
+        ("vllm", "", "http://127.0.0.1:8000/v1/chat/completions"),
+        ("xai", "", "https://api.x.ai/v1/chat/completions"),
+        ("xai", "https://api.x.ai/v1", "https://api.x.ai/v1/chat/completions"),
+    ],
+)
+def test_a_request_is_sent_to_the_url_of_its_provider(
+    provider: str, base_url: str, url: str
+) -> None:
+    request = dialect_named("openai-chat").encode_request(conversation(QUESTION), provider=provider)
+    base_url = base_url or providers.upstream_url(provider, {}) or ""
+
+    assert providers.join_url(base_url, request.path) == url
+
+
+def test_a_provider_takes_reasoning_back_in_the_field_in_which_it_returns_it() -> None:
+    for provider, variant in REQUEST_VARIANT_BY_PROVIDER.items():
+        assert variant.reasoning_field == VARIANT_BY_PROVIDER[provider].reasoning_field, provider
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=5, unique=True))
+def test_ids_of_calls_at_mistral_have_nine_letters_and_digits(call_ids: list[str]) -> None:
+    calls = message("assistant", *(ToolCall(call_id, "weather", "{}") for call_id in call_ids))
+    results = message("tool", *(ToolResult(call_id, "21") for call_id in call_ids))
+    request = dialect_named("openai-chat").encode_request(
+        conversation(QUESTION, calls, results), provider="mistral"
+    )
+
+    _, answer, *outputs = orjson.loads(request.body)["messages"]
+    sent_ids = [call["id"] for call in answer["tool_calls"]]
+    assert [output["tool_call_id"] for output in outputs] == sent_ids
+    assert len({*sent_ids}) == len(call_ids)
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", call_id) for call_id in sent_ids)
+
+
+SENT_IN_PIECES: Final = {
+    "deepseek": (
+        [{"reasoning_content": "Look "}, {"content": None, "reasoning_content": "first."}],
+        {"reasoning_content": "Look first."},
+    ),
+    "groq": (
+        [{"reasoning": "Look ", "channel": "analysis"}, {"reasoning": "first."}],
+        {"reasoning": "Look first."},
+    ),
+    "openrouter": (
+        [
+            {"reasoning": text, "reasoning_details": [{"type": kind, "index": index, **fields}]}
+            for index, kind, text, fields in (
+                (0, "reasoning.text", "Look ", {"text": "Look ", "format": "f"}),
+                (0, "reasoning.text", "first.", {"text": "first.", "format": "f"}),
+                (0, "reasoning.text", None, {"signature": "SIG", "format": "f"}),
+                (1, "reasoning.summary", "So.", {"summary": "So.", "format": "g"}),
+                (1, "reasoning.encrypted", None, {"data": "ENC", "id": "rs_1", "format": "g"}),
+            )
+        ],
+        {
+            "reasoning_details": [
+                {
+                    "type": "reasoning.text",
+                    "format": "f",
+                    "index": 0,
+                    "text": "Look first.",
+                    "signature": "SIG",
+                },
+                {"type": "reasoning.summary", "format": "g", "index": 1, "summary": "So."},
+                {
+                    "type": "reasoning.encrypted",
+                    "format": "g",
+                    "id": "rs_1",
+                    "index": 1,
+                    "data": "ENC",
+                },
+            ]
+        },
+    ),
+    "mistral": (
+        [
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Look "}]}]},
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "first."}]}]},
+            {"content": [{"type": "thinking", "thinking": [], "signature": "SIG"}]},
+            {"content": "Yes."},
+        ],
+        {
+            "content": [
+                {
+                    "type": "thinking",
+                    "thinking": [{"type": "text", "text": "Look first."}],
+                    "signature": "SIG",
+                },
+                {"type": "text", "text": "Yes."},
+            ],
+        },
+    ),
+}
+"""The deltas of a stream, and the fields of the message that is sent back, by provider."""
+
+
+@each_row("provider, deltas, sent", [(name, *row) for name, row in SENT_IN_PIECES.items()])
+def test_reasoning_of_a_stream_goes_back_whole(
+    provider: str, deltas: list[dict[str, Any]], sent: dict[str, Any]
+) -> None:
+    dialect = dialect_named("openai-chat")
+    decoder = dialect.response_decoder("sse")
+    pieces = [
+        piece
+        for delta in deltas
+        for piece in decoder.feed(
+            sse.encode_event(orjson.dumps({"choices": [{"index": 0, "delta": delta}]}))
+        )
+    ]
+    [turn] = decoder.turns()
+    request = dialect.encode_request(
+        conversation(QUESTION, RequestMessage("assistant", turn.parts), QUESTION),
+        provider=provider,
+    )
+
+    texts = [piece.text for piece in pieces if isinstance(piece, Reasoning)]
+    assert texts[:2] == ["Look ", "first."]
+    answer = orjson.loads(request.body)["messages"][1]
+    assert {name: answer.get(name) for name in sent} == sent
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+def test_reasoning_of_recorded_responses_goes_back_as_it_came() -> None:
+    fields = ("reasoning_content", "reasoning", "reasoning_details", "content")
+    compared: Counter[str] = Counter()
+    for row in corpus.rows():
+        dialect = dialect_of_request(row.request)
+        has_variant = row.provider in REQUEST_VARIANT_BY_PROVIDER
+        if dialect.name != "openai-chat" or not has_variant or row.streaming or row.status != 200:
+            continue
+        [turn] = dialect.decode_response(DialectResponse(row.head, "whole", (row.body,)))
+        if not any(isinstance(part, Reasoning) for part in turn.parts):
+            continue
+        request = dialect.encode_request(
+            conversation(QUESTION, RequestMessage("assistant", turn.parts), QUESTION),
+            provider=row.provider,
+        )
+        received = orjson.loads(row.body)["choices"][0]["message"]
+        if received.get("reasoning_details"):
+            del received["reasoning"]  # the same text
+        if isinstance(received.get("content"), list):  # a block is closed by default
+            received["content"] = [
+                {name: value for name, value in block.items() if name != "closed"}
+                for block in received["content"]
+            ]
+        sent = orjson.loads(request.body)["messages"][1]
+        assert {name: sent.get(name) or None for name in fields} == {
+            name: received.get(name) or None for name in fields
+        }, row.id
+        compared[row.provider] += 1
+
+    assert {*compared} == {"deepseek", "groq", "mistral", "openrouter", "xai"}
 
 
 @each_row(

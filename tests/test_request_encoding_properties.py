@@ -22,6 +22,7 @@ from llm_proxy.conversation import (
 )
 from llm_proxy.dialects import dialect_named
 from llm_proxy.dialects.lenient_json import compact_json
+from llm_proxy.dialects.openai.chat_request_variants import REQUEST_VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from sdk_requests.conversations import QUESTION, conversation, message
@@ -297,13 +298,19 @@ WILD_CONVERSATIONS: Final = st.builds(
 )
 
 
-@pytest.mark.parametrize("dialect", ALL_DIALECTS)
+@pytest.mark.parametrize(
+    ("dialect", "provider"),
+    [
+        *((dialect, "") for dialect in ALL_DIALECTS),
+        *(("openai-chat", provider) for provider in REQUEST_VARIANT_BY_PROVIDER),
+    ],
+)
 @given(wild=WILD_CONVERSATIONS)
 def test_any_conversation_is_encoded_to_valid_json_or_refused(
-    dialect: str, wild: Conversation
+    dialect: str, provider: str, wild: Conversation
 ) -> None:
     with suppress(NotRepresentable):
-        request = dialect_named(dialect).encode_request(wild)
+        request = dialect_named(dialect).encode_request(wild, provider=provider)
         assert json.loads(request.body.decode())
         dialect_named(dialect).decode_request(request)
 

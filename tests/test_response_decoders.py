@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -16,6 +17,7 @@ from dialect_manners import SPLIT_CONTEXT
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_of_request, json_api
+from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.framing import sse
@@ -49,13 +51,16 @@ def calls_of(parts: Sequence[Part]) -> list[ToolCall]:
     return [part for part in parts if json_api.is_client_call(part)]
 
 
-def encoded(name: str, turn: Turn, *, stream: bool) -> tuple[Dialect, DialectResponse]:
+def encoded(
+    name: str, turn: Turn, provider: str = "", *, stream: bool
+) -> tuple[Dialect, DialectResponse]:
     """A response with this turn, whose texts are in two pieces."""
     dialect = dialect_named(name)
     request = dialect.encode_request(
         Conversation((RequestMessage("user", (Text("Hello."),)),), model="m"), stream=stream
     )
-    return dialect, dialect.encode_response(request, [turn], SPLIT_CONTEXT)
+    context = replace(SPLIT_CONTEXT, provider=provider)
+    return dialect, dialect.encode_response(request, [turn], context)
 
 
 @pytest.mark.corpus
@@ -79,9 +84,15 @@ def test_the_pieces_of_every_recorded_response_are_those_of_its_turn() -> None:
     assert min(counts.values()) > 0
 
 
-@each_row("name", DIALECTS)
-def test_a_stream_gives_text_in_pieces_and_each_call_whole(name: str) -> None:
-    dialect, response = encoded(name, TURN, stream=True)
+@each_row(
+    "name, provider",
+    [
+        *((name, "") for name in DIALECTS),
+        *(("openai-chat", provider) for provider in VARIANT_BY_PROVIDER),
+    ],
+)
+def test_a_stream_gives_text_in_pieces_and_each_call_whole(name: str, provider: str) -> None:
+    dialect, response = encoded(name, TURN, provider, stream=True)
     by_message = pieces_by_message(dialect, response)
     texts = [
         (type(piece), piece.text)

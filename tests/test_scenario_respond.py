@@ -150,10 +150,10 @@ async def test_a_missing_function_is_reported_at_the_start(
     tmp_path: Path, respond_module: str
 ) -> None:
     wrong = {
-        "answers": "--respond answers: expected MODULE:FUNCTION, such as answers:respond",
+        "answers": "--respond answers: expected MODULE:NAME, such as answers:respond",
         "no_such_module:f": "--respond no_such_module:f: no such module: no_such_module",
         f"{respond_module}:nobody": (
-            f"--respond {respond_module}:nobody: module {respond_module} has no function nobody"
+            f"--respond {respond_module}:nobody: module {respond_module} has no nobody"
         ),
         f"{respond_module}:constant": (
             f"--respond {respond_module}:constant: constant is not a function"

@@ -228,7 +228,7 @@ async def test_a_function_is_found_in_the_working_folder_and_its_traceback_in_th
         (("--mock", "{replys: [x]}"), "unknown field 'replys'; did you mean 'reply'?"),
         (("--mock", "{chunk_delay_ms: [80, 30]}"), "chunk_delay_ms"),
         (("--mock", "Hello"), "--mock"),
-        (("--respond", "answers"), "expected MODULE:FUNCTION, such as answers:respond"),
+        (("--respond", "answers"), "expected MODULE:NAME, such as answers:respond"),
         (("--scenarios", "nowhere"), "no such file or folder: nowhere"),
         (("--on-unknown", "guess"), "'guess' is not one of error, synthesis"),
         (("--on-mismatch", "fail"), "'fail' is not one of auto, report, error"),

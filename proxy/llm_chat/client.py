@@ -48,6 +48,8 @@ class ChatOptions:
     repeat_penalty: float | None = None
     seed: int | None = None
     stop_sequences: tuple[str, ...] = ()
+    response_schema: Json = None
+    """The JSON Schema of the response's text; `{}` for any JSON object."""
     extra_fields: Mapping[str, Json] = field(default_factory=dict)
     """Further fields of the request body, by the names that the provider gives them."""
     max_turns: int = DEFAULT_MAX_TURNS
@@ -239,5 +241,6 @@ def _request(options: ChatOptions, tools: Mapping[str, Tool]) -> Conversation:
         repeat_penalty=options.repeat_penalty,
         seed=options.seed,
         stop_sequences=options.stop_sequences,
+        response_schema=options.response_schema,
         extra_fields=tuple(options.extra_fields.items()),
     )

@@ -307,6 +307,19 @@ class HttpProvider:
         return True
 
     @property
+    def missing_key_variable(self) -> str:
+        """The variable to set where the public address of a provider would refuse requests.
+
+        Empty if there is a key, or if the server may need none.
+        """
+        builtin_url = providers.upstream_url(self._wire_provider, {})
+        if self.settings.api_key or self.settings.base_url != builtin_url:
+            return ""
+        if not providers.needs_api_key(self._wire_provider, {}):
+            return ""
+        return providers.key_env_vars(self._wire_provider)[0]
+
+    @property
     def server_label(self) -> str:
         """What error messages call the server."""
         return self.name

@@ -134,6 +134,12 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         key_env_vars=("FIREWORKS_API_KEY",),
     ),
     Provider("perplexity", "https://api.perplexity.ai", key_env_vars=("PERPLEXITY_API_KEY",)),
+    Provider(
+        "vllm", "http://127.0.0.1:8000", key_env_vars=("VLLM_API_KEY",), is_key_optional=True
+    ),
+    Provider(
+        "llamacpp", "http://127.0.0.1:8080", key_env_vars=("LLAMA_API_KEY",), is_key_optional=True
+    ),
 )  # fmt: skip
 """In the order in which they are tried: first those whose paths no other shares; for the later
 ones a header decides.  Providers without paths are reached as `/~NAME/...`."""
@@ -338,13 +344,17 @@ def signed_url(path: str, region: str) -> str:
 
 
 def join_url(base: str, target: str, *, replaces_v1: bool = False) -> str:
-    """Join a base URL and a request target; a `/v1` that both have appears once.
+    """Join a base URL and a request target; a `/v1` or `/api/v1` that both have appears once.
 
     With `replaces_v1`, the base replaces the target's `/v1`, whatever the base ends in: it is the
     client's base URL from before the client was pointed at this proxy.
     """
     base = base.rstrip("/")
-    drops_v1 = replaces_v1 or base.endswith("/v1")
-    if drops_v1 and (target == "/v1" or target.startswith(("/v1/", "/v1?"))):
-        target = target.removeprefix("/v1")
+    shared_paths = ["/v1"] if replaces_v1 else []
+    if base.endswith("/v1"):
+        path = urlsplit(base).path
+        shared_paths = [path[at:] for at, character in enumerate(path) if character == "/"]
+    for path in shared_paths:  # the longest first
+        if target == path or target.startswith((f"{path}/", f"{path}?")):
+            return base + target.removeprefix(path)
     return base + target

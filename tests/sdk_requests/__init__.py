@@ -9,10 +9,17 @@ from llm_proxy.conversation import Conversation
 from sdk_requests import (
     anthropic_messages,
     cohere_chat,
+    deepseek,
+    groq,
+    llamacpp,
+    mistral,
     ollama_chat,
     openai_chat,
     openai_completions,
     openai_responses,
+    openrouter,
+    vllm,
+    xai,
 )
 from sdk_requests.conversations import CONVERSATIONS, Arguments, Differences
 from sdk_requests.judge_process import Sender
@@ -40,6 +47,13 @@ SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
     ollama_chat,
     cohere_chat,
     openai_completions,
+    deepseek,
+    groq,
+    llamacpp,
+    mistral,
+    openrouter,
+    vllm,
+    xai,
 )
 
 

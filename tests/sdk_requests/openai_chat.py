@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import openai
 from openai.types.chat import ChatCompletion
@@ -25,23 +26,28 @@ from sdk_requests.conversations import (
     carried_over,
     conversation,
 )
-from sdk_requests.judge_process import in_this_process
+from sdk_requests.judge_process import Sender, in_this_process
 
 DIALECT: Final = "openai-chat"
 PROVIDER: Final = ""
 
 
-async def _send(url: str, arguments: Arguments, *, stream: bool) -> None:
-    """Send a request as a user of the SDK does."""
+async def _send(path: str, url: str, arguments: Arguments, *, stream: bool) -> None:
+    """Send a request as a user of the SDK does, whose base URL ends in this path."""
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    async with openai_client(url) as client:
+    async with openai_client(url).with_options(base_url=f"{url}{path}") as client:
         with suppress(openai.APIStatusError):
             await client.chat.completions.create(
                 model="m", **{**arguments, **(options if stream else {})}
             )
 
 
-sender: Final = in_this_process(_send)
+def sender_to(path: str) -> Sender:
+    """The SDK, with a base URL that ends in this path."""
+    return in_this_process(partial(_send, path))
+
+
+sender: Final = sender_to("/v1")
 
 TOOLS: Final = [{"type": "function", "function": FUNCTION}]
 HELLO: Final = {"messages": [{"role": "user", "content": "Hello?"}]}
@@ -53,26 +59,28 @@ WIRE_RESULTS: Final = [
     {"role": "tool", "tool_call_id": call_id, "content": content}
     for call_id, content in (("call_1", "21 °C"), ("call_2", "9 °C"))
 ]
-RESPONSE: Final = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "m",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "tool_calls",
-            "logprobs": None,
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "refusal": None,
-                "annotations": [],
-                "tool_calls": WIRE_CALLS[:1],
-            },
-        }
-    ],
-}
+
+
+def response(**message_fields: Any) -> dict[str, Any]:
+    """A response with a call, whose message has these fields too."""
+    message = {"role": "assistant", "content": None, "tool_calls": WIRE_CALLS[:1], **message_fields}
+    choice = {"index": 0, "finish_reason": "tool_calls", "logprobs": None, "message": message}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+    }
+
+
+def sent_back(message_fields: Arguments) -> Arguments:
+    """The call after `response`, with these fields in its message."""
+    answer = {"role": "assistant", "content": None, "tool_calls": WIRE_CALLS[:1], **message_fields}
+    return {"messages": [*HELLO["messages"], answer, WIRE_RESULTS[0]]}
+
+
+RESPONSE: Final = response(refusal=None, annotations=[])
 
 OWN_CONVERSATIONS: Final[Mapping[str, Conversation]] = {
     "the model's message, sent back": carried_over("openai-chat", RESPONSE),
@@ -234,3 +242,30 @@ DIFFERENCES: Final[Differences] = {
         "empty fields of the response say nothing",
     )
 }
+
+
+def calls_of_provider(
+    options: Arguments, own: Mapping[str, Arguments], *, lacking: tuple[str, ...] = ()
+) -> Mapping[str, Arguments]:
+    """`CALLS` of a provider of this family: with its own options and rows, without these.
+
+    The model's refusal is a text, as most have no field for it.
+    """
+    dropped = ("the model's message, sent back", "the options of openai-chat", *lacking)
+    return {
+        **{name: call for name, call in CALLS.items() if name not in dropped},
+        "a refusal": {
+            "messages": [
+                *HELLO["messages"],
+                {"role": "assistant", "content": "No."},
+                {"role": "user", "content": "Please."},
+            ]
+        },
+        "the options of the provider": HELLO | {"temperature": 0, "top_p": 0.5, **options},
+        **own,
+    }
+
+
+def options_of_provider(**options: Any) -> Conversation:
+    """The conversation of `the options of the provider`."""
+    return conversation(QUESTION, temperature=0, top_p=0.5, **options)

@@ -1,154 +1,293 @@
-"""`chat`: sends a prompt to a provider and prints the response as it arrives."""
+"""`chat`: sends prompts to a provider, runs tools, and prints the responses as they arrive."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import click
+import msgspec
 
 from llm_chat import (
     ChatClient,
     ChatError,
     ChatOptions,
     ErrorEvent,
-    ReasoningEvent,
-    ResponseEnd,
-    Retry,
+    Finish,
+    HttpProvider,
+    Message,
+    Part,
+    ProviderRegistry,
     TextEvent,
     TokenLimitExceeded,
     TokenLimits,
-    TokenLimitWarning,
     ToolCallStart,
     TurnComplete,
     providers_from_environment,
 )
-from llm_proxy import display
+from llm_proxy.cli.chat_display import JsonDisplay, TextDisplay
+from llm_proxy.cli.chat_inputs import import_tools, read_prompt, read_script
+from llm_proxy.cli.chat_session import run_session
 from llm_proxy.cli.interruption import run_until_signal
-from llm_proxy.cli.options import server_options
-from llm_proxy.cli.output import is_stdout_terminal, print_note, write_stdout_bytes
+from llm_proxy.cli.options import PATH_TYPE, IntRangeType, ParsedType, server_options
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
+from llm_proxy.shell.running.settings import parse_upstreams
+
+_NUMBER: Final = (float, "a number")
+_INTEGER: Final = (int, "an integer")
+_OPTION_TYPES: Final[dict[str, tuple[Any, str]]] = {
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "top_k": _INTEGER,
+    "max_tokens": _INTEGER,
+    "repeat_penalty": _NUMBER,
+    "seed": _INTEGER,
+    "stop_sequences": (tuple[str, ...], 'a list such as ["END"]'),
+}
+"""The generation options of `ChatOptions`: their types, and what is expected."""
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    """A name and a value: JSON, or else text."""
+    name, equals, value_text = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"expected NAME=VALUE, such as temperature=0, got {text!r}")
+    try:
+        value = msgspec.json.decode(value_text.encode("utf-8", "replace"))
+    except msgspec.DecodeError:
+        value = value_text
+    value_type, expected = _OPTION_TYPES.get(name, (Any, ""))
+    try:
+        return name, msgspec.convert(value, value_type)
+    except msgspec.ValidationError:
+        raise UsageError(f"{name}: expected {expected}, got {value_text!r}") from None
 
 
 @click.command
 @click.option("-p", "--provider", metavar="PROVIDER", help="Provider.  [default: openai]")
 @click.option("-m", "--model", metavar="MODEL", help="Model.  [default: default]")
-@click.argument("prompt")
-@server_options("chat")
+@click.option("-s", "--system", metavar="TEXT", default="", help="System prompt.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    type=PATH_TYPE,
+    multiple=True,
+    help="Text, image, sound or PDF to send with PROMPT; - is stdin. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    type=ParsedType("option", _parse_option),
+    help="Request option such as temperature=0. Repeatable.",
+)
+@click.option(
+    "--tools",
+    metavar="MODULE:NAME",
+    multiple=True,
+    help="Python function that the model can call, or a list of them. Repeatable.",
+)
+@click.option("--react", is_flag=True, help="Call tools in plain text (ReAct).")
+@click.option(
+    "--max-turns",
+    type=IntRangeType(1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Maximum responses to one prompt.",
+)
+@click.option(
+    "--script",
+    metavar="FILE",
+    type=PATH_TYPE,
+    help="Send the messages of a text or YAML file, one after the other.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the events as NDJSON.")
+@click.argument("prompt", required=False)
+@server_options("chat")  # fmt: skip
 def chat(
-    prompt: str,
+    prompt: str | None,
     provider: str | None,
     model: str | None,
+    system: str,
+    files: tuple[Path, ...],
+    options: tuple[tuple[str, Any], ...],
+    tools: tuple[str, ...],
+    max_turns: int,
+    script: Path | None,
+    upstream: tuple[str, ...],
     token_limit: tuple[tuple[str, int], ...],
+    *,
+    react: bool,
+    as_json: bool,
 ) -> None:
     r"""Send PROMPT to a provider and print the response as it arrives.
 
-    The providers are openai, openai-responses, anthropic, ollama, and local (Ollama without retries
-    and checks). Base URLs and API keys come from the variables that SDKs read, such as
-    OPENAI_BASE_URL and OPENAI_API_KEY.
+    Without PROMPT, the prompt is read from stdin; in a terminal, a conversation starts, in which
+    Ctrl-C cancels a response and Ctrl-D ends the conversation.
 
-    The response goes to stdout; reasoning and messages go to stderr. The exit code is 1 if the
-    request fails, or if the response is incomplete or has no text. A response that reaches its
-    token limit is reported, and is no failure.
+    The response goes to stdout; reasoning, tool calls and messages go to stderr. The exit code is 1
+    if the request fails, or if the response is incomplete or has no text. A response that reaches
+    its token limit is reported, and is no failure.
 
-    A prompt with more tokens than the model accepts is not sent. The limit of an unknown model is
-    4096 tokens; --token-limit sets another limit.
+    Base URLs and API keys come from the variables that SDKs read, such as OPENAI_BASE_URL and
+    OPENAI_API_KEY; --upstream replaces a base URL. A prompt with more tokens than the model accepts
+    is not sent. The limit of an unknown model is 4096 tokens; --token-limit sets another limit.
+
+    A script is a text file with one message on each line, or a YAML list of messages.
 
     \b
     Examples:
-      llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
-      llm-proxy record -- llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
-      llm-proxy replay -- llm-proxy chat -m gpt-4o-mini "Why is the sky blue?"
-      llm-proxy chat -p ollama -m llama3.2 "Why is the sky blue?" > answer.txt
+      llm-proxy chat -p ollama -m llama3.2
+      llm-proxy chat -m gpt-4o-mini -f report.pdf "Summarize this report."
+      git diff | llm-proxy chat -m gpt-4o-mini -f - "Review this change."
+      llm-proxy chat -m gpt-4o-mini --tools weather:get_weather "Is it raining in Oslo?"
+      llm-proxy record -- llm-proxy chat -m gpt-4o-mini --script questions.yaml
     """
-    if not prompt.strip():
-        raise UsageError("PROMPT is empty; write the question after the options")
+    if script is not None and (prompt is not None or files):
+        raise UsageError("--script: cannot be combined with PROMPT or --file")
+    is_session = prompt is None and script is None and not files and _is_terminal()
+    if is_session and as_json:
+        raise UsageError("--json needs PROMPT, --script, or a prompt on stdin")
+    script_prompts = read_script(script) if script else ()
+    parts = () if is_session or script else read_prompt(prompt, files)
+    known = {name: value for name, value in options if name in _OPTION_TYPES}
+    further = {name: value for name, value in options if name not in _OPTION_TYPES}
     defaults = ChatOptions()
-    options = ChatOptions(provider=provider, model=model or defaults.model)
+    chat_options = replace(
+        defaults,
+        provider=provider,
+        model=model or defaults.model,
+        system_prompt=system,
+        react=True if react else None,
+        max_turns=max_turns,
+        extra_fields=further,
+        **known,
+    )
+    registry = providers_from_environment(upstreams=parse_upstreams(upstream))
+    _check_provider(registry, provider)
     try:
-        run_until_signal(_print_response(prompt, options, dict(token_limit)))
-    except TokenLimitExceeded as error:
-        raise LlmProxyError(
-            f"{error}; shorten the prompt, or set --token-limit {error.model}=TOKENS"
-        ) from error
-    except ChatError as error:
-        raise LlmProxyError(str(error)) from error
+        client = ChatClient(
+            registry,
+            tools=import_tools(tools),
+            options=chat_options,
+            token_limits=TokenLimits().extended(dict(token_limit)),
+        )
+    except ValueError as error:
+        raise UsageError(f"--tools: {error}") from None
+    prompts = _Prompts(client, JsonDisplay() if as_json else TextDisplay())
+    if is_session:
+        run_until_signal(prompts.run_session())
+    elif script is not None:
+        run_until_signal(prompts.run_script(script_prompts))
+    else:
+        run_until_signal(prompts.run_prompt(parts))
 
 
-async def _print_response(
-    prompt: str, options: ChatOptions, token_limits: Mapping[str, int]
-) -> None:
-    registry = providers_from_environment()
-    if options.provider is not None and registry.get(options.provider) is None:
-        hint = name_hint(options.provider, registry.list())
-        raise UsageError(f"unknown provider {options.provider!r}; {hint}")
-    printer = _Printer()
-    limits = TokenLimits().extended(token_limits)
-    client = ChatClient(registry, token_limits=limits)
-    async with client, aclosing(client.chat(prompt, options)) as events:
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _check_provider(registry: ProviderRegistry, name: str | None) -> None:
+    """Raise `UsageError` for an unknown provider, and for one that needs a key and has none."""
+    provider = registry.get_default() if name is None else registry.get(name)
+    if provider is None:
+        raise UsageError(f"unknown provider {name!r}; {name_hint(name or '', registry.list())}")
+    if isinstance(provider, HttpProvider) and (variable := provider.missing_key_variable):
+        raise UsageError(
+            f"{variable} is not set; set {variable}, or --upstream for a server without keys"
+        )
+
+
+class _Prompts:
+    """Sends prompts, each of which continues the conversation, and prints the responses."""
+
+    def __init__(self, client: ChatClient, display: TextDisplay | JsonDisplay) -> None:
+        self._client = client
+        self._display = display
+        self._history: tuple[Message, ...] = ()
+
+    async def run_prompt(self, prompt: Sequence[Part]) -> None:
+        """Send one prompt."""
+        async with self._client:
+            await self.send(prompt)
+
+    async def run_script(self, prompts: Sequence[str]) -> None:
+        """Send prompts one after the other, until one fails."""
+        async with self._client:
+            for number, prompt in enumerate(prompts, 1):
+                self._display.show_prompt(prompt)
+                try:
+                    await self.send(prompt)
+                except LlmProxyError as error:
+                    raise LlmProxyError(f"message {number} of {len(prompts)}: {error}") from error
+
+    async def run_session(self) -> None:
+        """Send the prompts that the user types."""
+        async with self._client:
+            await run_session(self.send, self.clear)
+
+    def clear(self) -> None:
+        """Forget the conversation."""
+        self._history = ()
+
+    async def send(self, prompt: str | Sequence[Part], cancel: asyncio.Event | None = None) -> bool:
+        """Send a prompt and print the response; return whether it was cancelled.
+
+        A prompt without a complete response is not in the conversation.  Raises `LlmProxyError`.
+        """
+        client, display = self._client, self._display
+        last_error: ErrorEvent | None = None
+        response: TurnComplete | None = None
+        has_text = False
+        chat_events = client.chat(prompt, history=self._history, cancel=cancel)
         try:
-            async for event in events:
-                match event:
-                    case TextEvent(text):
-                        printer.print_text(text)
-                    case ReasoningEvent(text):
-                        printer.print_reasoning(text)
-                    case Retry(wait_s=wait_s, error=error):
-                        print_note(f"{error}; retrying in {wait_s:.1f} s")
-                    case TokenLimitWarning(model, tokens, limit):
-                        print_note(f"{tokens:,} of {limit:,} tokens of {model} are used")
-                    case TurnComplete(response=ResponseEnd() as response):
-                        printer.end_line()
-                        if response.reason == "length":
-                            print_note("the response was cut off at its token limit")
-                        elif not printer.has_text:
+            async with aclosing(chat_events) as events:
+                async for event in events:
+                    display.show(event)
+                    match event:
+                        case ErrorEvent():
+                            last_error = event
+                        case TextEvent():
+                            has_text = True
+                        case ToolCallStart(call) if not client.tools:
                             raise LlmProxyError(
-                                "the response has no text (finish reason: "
-                                f"{response.raw_reason or response.reason})"
+                                f"the model calls the tool {call.name!r}, but chat offers no "
+                                "tools; set --tools"
                             )
-                    case ToolCallStart(call):
-                        raise LlmProxyError(
-                            f"the model calls the tool {call.name!r}, but chat offers no tools; "
-                            "choose another model"
-                        )
-                    case ErrorEvent():
-                        raise LlmProxyError(str(event))
-                    case _:
-                        pass
+                        case TurnComplete():
+                            response = event
+                        case Finish("cancelled"):
+                            return True
+                        case Finish("max_turns"):
+                            raise LlmProxyError(
+                                f"no final response after {client.turn_number} turns; raise "
+                                "--max-turns"
+                            )
+                        case _:
+                            pass
+        except TokenLimitExceeded as error:
+            raise LlmProxyError(
+                f"{error}; shorten the prompt, or set --token-limit {error.model}=TOKENS"
+            ) from error
+        except ChatError as error:
+            raise LlmProxyError(str(error)) from error
         finally:
-            printer.end_line()
-
-
-class _Printer:
-    """Prints pieces of text, and a line end after the last one."""
-
-    def __init__(self) -> None:
-        self._escapes = is_stdout_terminal()
-        self._shows_reasoning = sys.stderr.isatty()
-        self.has_text = False
-        """Whether any text was printed on stdout."""
-        self._is_reasoning = False
-        self._is_line_open = False
-
-    def print_text(self, text: str) -> None:
-        """Print a piece of the response on stdout; on a terminal without control characters."""
-        if self._is_reasoning:
-            self.end_line()
-        shown = display.escape_block(text) if self._escapes else text
-        encoding = sys.stdout.encoding or "ascii"
-        write_stdout_bytes(shown.encode(encoding, "backslashreplace"))
-        self._is_line_open = not text.endswith("\n")
-        self.has_text = True
-
-    def print_reasoning(self, text: str) -> None:
-        """Print a piece of the reasoning on stderr, if that is a terminal."""
-        if self._shows_reasoning:
-            click.echo(click.style(display.escape_block(text), dim=True), nl=False, err=True)
-            self._is_reasoning = self._is_line_open = True
-
-    def end_line(self) -> None:
-        """End the line that was printed last."""
-        if self._is_line_open:
-            click.echo(err=self._is_reasoning)
-        self._is_line_open = self._is_reasoning = False
+            display.end_line()
+        if last_error is not None:
+            raise LlmProxyError(str(last_error))
+        end = response.response if response else None
+        if end is not None and end.reason != "length" and not has_text:
+            reason = end.raw_reason or end.reason
+            raise LlmProxyError(f"the response has no text (finish reason: {reason})")
+        self._history = tuple(client.messages)
+        return False

@@ -297,8 +297,8 @@ match_option = SettingOption(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 UPSTREAM_OPTIONS: Final = (
-    SettingOption("--upstream", "Live provider", _RECORDING, multiple=True, metavar="NAME=URL",
-           type=CheckedTextType("upstream", _check_upstream),
+    SettingOption("--upstream", "Live provider", (*_RECORDING, "chat"), multiple=True,
+           metavar="NAME=URL", type=CheckedTextType("upstream", _check_upstream),
            help="Base URL of a provider. Repeatable."),
     SettingOption("--upstream-proxy", "Live provider", _RECORDING, metavar="URL",
            type=ParsedType("URL", _parse_optional_url),

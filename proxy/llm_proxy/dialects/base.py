@@ -165,7 +165,8 @@ class Dialect(ABC):
           `is_stored_by_provider`;
         * metadata and citations of parts, and the place of the system prompt;
         * what the format requires or leaves out as its default, such as a limit of tokens, `{}` for
-          a call without arguments, and `auto` where there is no tool choice;
+          a call without arguments, ids of calls in its own form, and `auto` where there is no tool
+          choice;
         * what the format has no field for: reasoning that it cannot take back, whether a tool
           failed, the order of parts that it has in separate fields, and the media type of a URL;
         * the messages of a conversation that it has in one text.

@@ -57,8 +57,8 @@ class OpenAIChat(ChoicesDialect):
     def encode_request(
         self, conversation: Conversation, *, stream: bool = True, provider: str = ""
     ) -> Request:
-        """The request to `/v1/chat/completions`; a stream ends with the usage."""
-        return chat_requests.encode_request(conversation, stream=stream)
+        """The request to `.../chat/completions`; a stream ends with the usage."""
+        return chat_requests.encode_request(conversation, stream=stream, provider=provider)
 
     def message_of_choice(self, choice: Fields, *, streamed: bool) -> Fields:
         """The `delta` of a stream, else the `message`; Perplexity always sends both."""

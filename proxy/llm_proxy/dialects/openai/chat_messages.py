@@ -29,6 +29,7 @@ from llm_proxy.dialects.lenient_json import (
     object_fields,
     select_metadata,
     selected_fields,
+    str_or_empty,
     value_as_text,
 )
 from llm_proxy.dialects.openai.family import ProviderVariant
@@ -59,7 +60,12 @@ _REASONING_FIELDS: Final = frozenset(
 )
 _REASONING_TEXT_FIELDS: Final = ("text", "summary", "thinking")
 """The text fields of entries of `reasoning_details` and `thinking_blocks`."""
-_REASONING_METADATA_FIELDS: Final = ("type", "format", "id", "index")
+_REASONING_METADATA_FIELDS: Final = (
+    "type", "format", "id", "index", "tool_name", "tool_call_id", "arguments", "result"
+)  # fmt: skip
+"""The others; the last four are of a tool that OpenRouter runs."""
+_THINKING: Final = ("type", "thinking")
+"""The metadata of a signed block of `content`."""
 
 _AUDIO_METADATA_FIELDS: Final = ("id", "expires_at")
 _AUDIO: Final = "audio/*"
@@ -164,12 +170,13 @@ def _decode_reasoning(delta: Fields) -> KeyedFragments:
     details_have_text = any(detail.get(key) for detail in details for key in _REASONING_TEXT_FIELDS)
     if plain_text and not details_have_text:
         yield "", Reasoning(plain_text)
-    for detail in details:
+    for position, detail in enumerate(details):
         text = "".join(get_string(detail, key) for key in _REASONING_TEXT_FIELDS)
         signature = get_string(detail, "signature")
         encrypted = get_string(detail, "data")
-        key = get_text(detail, "type"), get_integer(detail, "index")
-        if text or signature or encrypted:
+        index = get_integer(detail, "index")
+        key = get_text(detail, "type"), position if index is None else index
+        if text or signature or encrypted or detail.get("tool_name"):
             metadata = select_metadata(detail, _REASONING_METADATA_FIELDS)
             yield None if encrypted else key, Reasoning(text, signature, encrypted, metadata)
 
@@ -202,15 +209,21 @@ def _decode_block(block: Fields) -> KeyedFragments:
                 signature = get_string(item, "signature")
                 if text or signature:
                     yield "", Reasoning(text, signature)
+            if signature := get_string(block, "signature"):
+                yield "", Reasoning("", signature, metadata=(_THINKING,))
         case "refusal":
             if refusal := get_string(block, "refusal"):
                 yield "", Refusal(refusal)
         case "image_url":
             yield None, _decode_image(block)
+        case "video_url":
+            yield None, json_api.decode_media_url(_url_of_block(block, "video_url"), "video/*")
+        case "document_url":
+            yield None, json_api.decode_media_url(get_text(block, "document_url"), "*/*")
         case "input_audio":
-            audio = get_object(block, "input_audio")
-            if data := get_text(audio, "data"):
-                yield None, Media(f"audio/{get_text(audio, 'format') or '*'}", base64=data)
+            audio = _decode_input_audio(block.get("input_audio"))
+            if audio.base64 or audio.url:
+                yield None, audio
         case "file":
             if file_data := get_object(block, "file").get("file_data"):
                 yield None, json_api.decode_media_url(value_as_text(file_data), "*/*")
@@ -243,8 +256,21 @@ def _decode_call(
 
 
 def _decode_image(block: Fields) -> Media:
-    url = get_text(get_object(block, "image_url"), "url")
-    return json_api.decode_media_url(url, _IMAGE)
+    return json_api.decode_media_url(_url_of_block(block, "image_url"), _IMAGE)
+
+
+def _decode_input_audio(audio: Json) -> Media:
+    """Base64 in an object, with its format; or a string with base64 or a URL (Mistral)."""
+    text, fields = str_or_empty(audio), object_fields(audio)
+    if text.startswith(("https:", "http:", "data:")):
+        return json_api.decode_media_url(text, _AUDIO)
+    media_type = f"audio/{get_text(fields, 'format') or '*'}"
+    return Media(media_type, base64=get_text(fields, "data") or text)
+
+
+def _url_of_block(block: Fields, name: str) -> str:
+    """The URL in a field: in an object, or itself (Mistral)."""
+    return get_text(get_object(block, name), "url") or get_string(block, name)
 
 
 def _decode_citation(annotation: Fields) -> Citation:
@@ -367,24 +393,45 @@ class ChatMessageEncoder:
         """A piece of reasoning; of an entry of `reasoning_details`, the last has the signature."""
         match self.variant.reasoning_field:
             case "blocks":
-                text_block: Document = {"type": "text", "text": text}
-                return {"content": [{"type": "thinking", "thinking": [text_block]}]}
+                return {"content": [encode_thinking_block(Reasoning(text))]}
             case "details":
-                detail: Document = {
-                    "type": "reasoning.encrypted" if part.redacted else "reasoning.text",
-                    **selected_fields(part.metadata, _REASONING_METADATA_FIELDS),
-                    "index": position,
-                }
-                if part.redacted:
-                    detail["data"] = part.redacted
-                else:
-                    is_summary = detail["type"] == "reasoning.summary"
-                    detail["summary" if is_summary else "text"] = text
-                    if is_last and part.signature:
-                        detail["signature"] = part.signature
+                piece = replace(part, text=text, signature=part.signature if is_last else None)
+                detail = encode_detail(piece) | {"index": position}
                 return {"reasoning": text or None, "reasoning_details": [detail]}
             case name:
                 return {name: text}
+
+
+def is_reasoning_detail(part: Reasoning) -> bool:
+    """Whether it is an entry of `reasoning_details`."""
+    return get_text(dict(part.metadata), "type").startswith("reasoning.")
+
+
+def encode_detail(part: Reasoning) -> Document:
+    """The entry of `reasoning_details` with this reasoning."""
+    detail: Document = {
+        "type": "reasoning.encrypted" if part.redacted else "reasoning.text",
+        **selected_fields(part.metadata, _REASONING_METADATA_FIELDS),
+    }
+    if part.redacted:
+        return {**detail, "data": part.redacted}
+    if part.text:
+        detail["summary" if detail["type"] == "reasoning.summary" else "text"] = part.text
+    if part.signature:
+        detail["signature"] = part.signature
+    return detail
+
+
+def fits_block(part: Reasoning) -> bool:
+    """Whether a block of `content` can hold it: a text, or what such a block had without one."""
+    return bool(part.text) or _THINKING in part.metadata
+
+
+def encode_thinking_block(part: Reasoning) -> Document:
+    """The block of `content` with this reasoning, and with the signature if such a block had it."""
+    texts: list[Json] = [{"type": "text", "text": part.text}] if part.text else []
+    block: Document = {"type": "thinking", "thinking": texts}
+    return {**block, "signature": part.signature} if _THINKING in part.metadata else block
 
 
 def _place_in_message(part: Part) -> tuple[int, bool]:

@@ -135,6 +135,7 @@ VARIANT_BY_PROVIDER: Final[Mapping[str, ProviderVariant]] = {
         reasoning_field="reasoning", sends_whole_tool_calls=True,
         sends_usage_with_finish=True, error_event_name="error"
     ),
+    "llamacpp": ProviderVariant(has_numeric_error_codes=True),
     "mistral": ProviderVariant(
         reasoning_field="blocks", sends_whole_tool_calls=True,
         sends_usage_with_finish=True, has_flat_errors=True

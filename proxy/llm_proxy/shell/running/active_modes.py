@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
@@ -45,6 +43,7 @@ from llm_proxy.shell.scenarios import ScenarioLibrary
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.sessions import ActiveMode
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.user_code import import_object
 
 T = TypeVar("T")
 
@@ -225,29 +224,13 @@ def epoch_clock(clock: ClockKind) -> Callable[[], int]:
 
 
 def _import_function(function_path: str) -> RespondFunction:
-    """Import `module:function`; modules in the working folder are found too."""
-    module, colon, attribute = function_path.partition(":")
-    if not colon or not module or not attribute:
-        raise UsageError(
-            f"--respond {function_path}: expected MODULE:FUNCTION, such as answers:respond"
-        )
-    working_folder = str(Path.cwd())
-    if working_folder not in sys.path:
-        sys.path.insert(0, working_folder)
-    try:
-        imported = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"--respond {function_path}: no such module: {error.name}") from None
-    except AttributeError:
-        raise UsageError(
-            f"--respond {function_path}: module {module} has no function {attribute}"
-        ) from None
-    except Exception as error:
-        raise UsageError(f"--respond {function_path}: cannot import {module}: {error}") from error
-    if not callable(imported):
-        raise UsageError(f"--respond {function_path}: {attribute} is not a function")
-    function: RespondFunction = imported
-    return function
+    """Import `module:function`.  Raises `UsageError`."""
+    function = import_object("--respond", function_path, "answers:respond")
+    if not callable(function):
+        name = function_path.partition(":")[2]
+        raise UsageError(f"--respond {function_path}: {name} is not a function")
+    respond_function: RespondFunction = function
+    return respond_function
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
