@@ -426,7 +426,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
             thinking={"type": "enabled", "token_budget": 100},
             response_format={"type": "json_object", "json_schema": ANSWER_SCHEMA},
         ),
-        expected_conversation(),
+        expected_conversation(model="m"),
     ),
     "bedrock": (converse_request(**CONVERSE_BODY), expected_conversation(SIGNATURE)),
     "bedrock converse, claude": (

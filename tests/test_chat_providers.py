@@ -54,12 +54,14 @@ USAGE: Final = {
     "openai-responses": Usage(64, 32, 96, 0, 0, 0),
     "anthropic": Usage(64, 32),
     "local": Usage(64, 32),
+    "cohere": Usage(64, 32),
 }
 RAW_REASONS: Final = {
     "openai": ("stop", "tool_calls"),
     "openai-responses": ("completed", "completed"),
     "anthropic": ("end_turn", "tool_use"),
     "local": ("stop", "stop"),
+    "cohere": ("COMPLETE", "TOOL_CALL"),
 }
 """The provider's finish reasons of text and of calls."""
 
@@ -71,6 +73,7 @@ REASONING_FIELDS: Final[dict[str, dict[str, Json]]] = {
     },
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}},
     "local": {"think": True},
+    "cohere": {"thinking": {"type": "enabled"}},
 }
 """The fields of a request that enable reasoning."""
 
@@ -79,6 +82,7 @@ SIGNED_REASONING: Final[dict[str, Part]] = {
     "openai-responses": Reasoning("Three cities.", redacted="ZW5jcnlwdGVk"),
     "anthropic": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
     "local": Reasoning("Three cities."),
+    "cohere": Reasoning("Three cities."),
 }
 
 REQUEST_PATHS: Final = {
@@ -106,6 +110,12 @@ REQUEST_PATHS: Final = {
         "$.messages[?@.role=='tool'].content",
         "$.messages[*].thinking",
     ),
+    "cohere": (
+        "$.messages[*].tool_calls[*].id",
+        "$.messages[?@.role=='tool'].tool_call_id",
+        "$.messages[?@.role=='tool'].content",
+        "$.messages[*].content[?@.type=='thinking'].thinking",
+    ),
 }
 """Where a request has the ids of calls, the ids of results, the results, and signed reasoning."""
 
@@ -114,6 +124,7 @@ SENT_REASONING: Final = {
     "openai-responses": "ZW5jcnlwdGVk",
     "anthropic": "c2lnbmF0dXJl",
     "local": "Three cities.",
+    "cohere": "Three cities.",
 }
 
 

@@ -45,6 +45,10 @@ BEGINNINGS: Final = {
         b'"delta":{"type":"text_delta","text":"Hello"}}\n\n'
     ),
     "local": b'{"message": {"role": "assistant", "content": "Hello"}}\n',
+    "cohere": (
+        b'event: content-delta\ndata: {"type":"content-delta","index":0,'
+        b'"delta":{"message":{"content":{"text":"Hello"}}}}\n\n'
+    ),
 }
 """A piece of a response."""
 

@@ -170,6 +170,7 @@ def test_a_prompt_is_a_user_message(name: str) -> None:
 
 
 CHAT: Final = {"messages": [{"role": "user", "content": "Hi"}]}
+COHERE_OPTIONS: Final[dict[str, Any]] = {"max_tokens": 2, "k": 3, "p": 0.5, "seed": 7}
 OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
     (
         chat_request(max_completion_tokens=1, max_tokens=2, seed=3, stop="END", **CHAT),
@@ -218,6 +219,24 @@ OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
             "seed": 7,
             "stop_sequences": ("END",),
         },
+    ),
+    *(
+        (request, {"max_tokens": 2, "top_k": 3, "top_p": 0.5, "seed": 7, "stop_sequences": ("a",)})
+        for request in (
+            cohere_request(stop_sequences=["a"], **COHERE_OPTIONS, **CHAT),
+            json_request(
+                "/v1/chat", model="m", message="Hi", stop_sequences=["a"], **COHERE_OPTIONS
+            ),
+            json_request(
+                "/v1/generate", model="m", prompt="Hi", end_sequences=["a"], **COHERE_OPTIONS
+            ),
+        )
+    ),
+    (cohere_request(tool_choice="REQUIRED", top_p=0.5, **CHAT), {"tool_choice": "required"}),
+    (cohere_request(tool_choice="NONE", **CHAT), {"tool_choice": "none"}),
+    (
+        json_request("/v1/completions", model="m", prompt="Hi", max_tokens=2, seed=7, stop="END"),
+        {"max_tokens": 2, "seed": 7, "stop_sequences": ("END",)},
     ),
 )  # fmt: skip
 

@@ -133,12 +133,13 @@ def test_a_decoded_request_is_encoded_to_the_same_request(requests: SdkRequests)
 def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
     thought = message("assistant", Reasoning("Hm."), "Yes.")
 
-    for dialect in ("openai-chat", "openai-responses", "anthropic"):
+    for dialect in ("openai-chat", "openai-responses", "anthropic", "openai-completions"):
         body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
         assert b"Hm." not in body
         assert b"Yes." in body
-    ollama_body = dialect_named("ollama").encode_request(conversation(QUESTION, thought)).body
-    assert b'"thinking":"Hm."' in ollama_body
+    for dialect in ("ollama", "cohere"):
+        body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
+        assert b'"thinking":"Hm."' in body
 
 
 def test_extra_fields_replace_those_of_the_body() -> None:
@@ -155,22 +156,31 @@ def test_extra_fields_replace_those_of_the_body() -> None:
 CALL: Final = ToolCall("call_1", "weather", "{}")
 RESULT: Final = ToolResult("call_1", "21")
 IMAGE_BY_URL: Final = message("user", Media("image/png", url=PNG_URL))
+CHATS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
+STATELESS: Final = ("openai-chat", "anthropic", "ollama", "cohere", "openai-completions")
 REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     *(
         (dialect, conversation(QUESTION, **{option: value}), f"{dialect} cannot represent {option}")
         for option, value, dialects_ in (
-            ("top_k", 3, ("openai-chat", "openai-responses")),
-            ("repeat_penalty", 1.1, ("openai-chat", "openai-responses", "anthropic")),
+            ("top_k", 3, ("openai-chat", "openai-responses", "openai-completions")),
+            (
+                "repeat_penalty",
+                1.1,
+                ("openai-chat", "openai-responses", "anthropic", "cohere", "openai-completions"),
+            ),
             ("seed", 7, ("openai-responses", "anthropic")),
             ("stop_sequences", ("END",), ("openai-responses",)),
-            ("previous_response_id", "resp_1", ("openai-chat", "anthropic", "ollama")),
-            ("stored_conversation_id", "conv_1", ("openai-chat", "anthropic", "ollama")),
+            ("previous_response_id", "resp_1", STATELESS),
+            ("stored_conversation_id", "conv_1", STATELESS),
+            ("tools", (ToolDefinition("f"),), ("openai-completions",)),
+            ("tool_choice", "required", ("openai-completions",)),
+            ("response_schema", {}, ("openai-completions",)),
         )
         for dialect in dialects_
     ),
     *(
         (dialect, conversation(QUESTION, **fields), f"{dialect}: {problem}")
-        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for dialect in CHATS
         for fields, problem in (
             ({"temperature": float("nan")}, "the value of temperature has no exact JSON"),
             ({"max_tokens": 2**53}, "the value of max_tokens has no exact JSON"),
@@ -192,7 +202,7 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     ),
     *(
         (dialect, conversation(*messages, **fields), f"{dialect} cannot represent {what}")
-        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for dialect in CHATS
         for messages, fields, what in (
             ((QUESTION,), {"tools": (ToolDefinition(""),)}, "a tool without a name"),
             (
@@ -236,10 +246,25 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
         for dialect in ("anthropic", "ollama")
         for arguments in ("[1]", '{"a":', '{"a":1e999}', "no JSON")
     ),
-    (
-        "anthropic",
-        conversation(QUESTION, message("system", "Be brief.")),
-        "anthropic cannot represent a system message after other messages",
+    *(
+        (
+            dialect,
+            conversation(QUESTION, message("system", "Be brief.")),
+            f"{dialect} cannot represent a system message after other messages",
+        )
+        for dialect in ("anthropic", "openai-completions")
+    ),
+    *(
+        (
+            "openai-completions",
+            conversation(QUESTION, answer),
+            f"openai-completions cannot represent {what}",
+        )
+        for answer, what in (
+            (message("user", Media("image/png", base64="eA==")), "media in a message of role user"),
+            (message("assistant", CALL), "a tool call in a message of role assistant"),
+            (message("tool", RESULT), "a message of role tool"),
+        )
     ),
     (
         "anthropic",
@@ -261,10 +286,18 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
         conversation(QUESTION, tool_choice="required"),
         "ollama cannot represent the tool choice required",
     ),
+    *(
+        (
+            dialect,
+            conversation(QUESTION, tool_choice=ForcedTool("weather")),
+            f"{dialect} cannot represent the choice of the tool weather",
+        )
+        for dialect in ("ollama", "cohere")
+    ),
     (
-        "ollama",
-        conversation(QUESTION, tool_choice=ForcedTool("weather")),
-        "ollama cannot represent the choice of the tool weather",
+        "cohere",
+        conversation(message("user", Media("application/pdf", base64="JVBERi0="))),
+        "cohere cannot represent media of type application/pdf inline",
     ),
 )
 

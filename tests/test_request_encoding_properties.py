@@ -43,7 +43,9 @@ JSON_OBJECTS: Final = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size
 SCHEMAS: Final = JSON_OBJECTS.map(lambda schema: {"type": "object", "properties": schema})
 BASE64: Final = st.binary(min_size=1, max_size=12).map(lambda data: b64encode(data).decode())
 TOOLS: Final = st.builds(ToolDefinition, TEXTS, st.text(max_size=20), SCHEMAS)
-ENCODING_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+ENCODING_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
+ALL_DIALECTS: Final = (*ENCODING_DIALECTS, "openai-completions")
+"""Those too whose requests are decoded to one message."""
 
 INLINE_IMAGES: Final = st.builds(Media, st.sampled_from(["image/png", "image/jpeg"]), base64=BASE64)
 IMAGES_BY_URL: Final = st.builds(
@@ -56,11 +58,13 @@ USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
     "openai-responses": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
     "anthropic": INLINE_IMAGES | IMAGES_BY_URL | PDFS,
     "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
+    "cohere": INLINE_IMAGES | IMAGES_BY_URL,
 }
 REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
     "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
     | st.builds(Reasoning, redacted=TEXTS),
     "ollama": st.builds(Reasoning, TEXTS),
+    "cohere": st.builds(Reasoning, TEXTS),
 }
 """The reasoning that each format can send back."""
 OPTIONS: Final[Mapping[str, st.SearchStrategy[Any]]] = {
@@ -78,7 +82,16 @@ OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
     "openai-responses": frozenset(("top_k", "repeat_penalty", "seed", "stop_sequences")),
     "anthropic": frozenset(("repeat_penalty", "seed")),
     "ollama": frozenset(),
+    "cohere": frozenset(("repeat_penalty",)),
 }
+TOOL_CHOICES: Final[st.SearchStrategy[ToolChoice | None]] = st.one_of(
+    st.none(), st.sampled_from(("auto", "none", "required")), TEXTS.map(ForcedTool)
+)
+TOOL_CHOICES_LIMITED: Final[Mapping[str, st.SearchStrategy[ToolChoice | None]]] = {
+    "ollama": st.none(),
+    "cohere": st.none() | st.sampled_from(("none", "required")),
+}
+"""Those of formats that lack some."""
 
 
 @st.composite
@@ -112,7 +125,7 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     """A conversation that the format can represent, in the form to which it is decoded."""
     messages: list[RequestMessage] = []
     system = draw(st.text(max_size=20))
-    if system and dialect in ("openai-chat", "ollama"):
+    if system and dialect in ("openai-chat", "ollama", "cohere"):
         messages.append(message("system", system))
     for number in range(draw(st.integers(0, 3))):
         messages.append(draw(user_messages(dialect)))
@@ -125,9 +138,6 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
         ]
         messages += [message("tool", *results)] if results else []
     messages.append(draw(user_messages(dialect)))
-    choices: st.SearchStrategy[ToolChoice | None] = st.one_of(
-        st.none(), st.sampled_from(("auto", "none", "required")), TEXTS.map(ForcedTool)
-    )
     options = {
         option: draw(values)
         for option, values in OPTIONS.items()
@@ -140,7 +150,7 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
         system=system,
         tools=tuple(draw(st.lists(TOOLS, max_size=2))),
         model=draw(TEXTS),
-        tool_choice=None if dialect == "ollama" else draw(choices),
+        tool_choice=draw(TOOL_CHOICES_LIMITED.get(dialect, TOOL_CHOICES)),
         wants_signed_reasoning=dialect == "anthropic",
         is_stored_by_provider=dialect == "openai-responses",
         **options,
@@ -162,6 +172,17 @@ def test_property_12_decoding_an_encoded_conversation_returns_it(
     request = dialect_named(dialect).encode_request(given_conversation)
 
     assert dialect_named(dialect).decode_request(request) == given_conversation
+
+
+@given(text=TEXTS, answer=TEXTS)
+def test_a_decoded_prompt_is_encoded_to_the_same_prompt(text: str, answer: str) -> None:
+    dialect = dialect_named("openai-completions")
+    given_conversation = conversation(message("user", text), message("assistant", answer))
+    request = dialect.encode_request(given_conversation)
+    decoded = dialect.decode_request(request)
+
+    assert decoded is not None
+    assert dialect.encode_request(decoded) == request
 
 
 # Feature: stage-02-core-provider, Property 13: For any set of tool schemas, converting them to the
@@ -280,7 +301,7 @@ WILD_CONVERSATIONS: Final = st.builds(
 @pytest.mark.parametrize(
     ("dialect", "provider"),
     [
-        *((dialect, "") for dialect in ENCODING_DIALECTS),
+        *((dialect, "") for dialect in ALL_DIALECTS),
         *(("openai-chat", provider) for provider in REQUEST_VARIANT_BY_PROVIDER),
     ],
 )
@@ -299,6 +320,6 @@ def test_a_conversation_nested_too_deeply_is_refused() -> None:
     for _ in range(100_000):
         schema = {"not": schema}
 
-    for dialect in ENCODING_DIALECTS:
+    for dialect in ALL_DIALECTS:
         with pytest.raises(NotRepresentable):
             dialect_named(dialect).encode_request(conversation(QUESTION, response_schema=schema))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,15 +19,19 @@ from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_of_request, json_api
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.framing import sse
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
 
 CALLS: Final = tuple(
     ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')
     for number, city in enumerate(("Rome", "Oslo", "Bonn"))
 )
 TURN: Final = Turn((Reasoning("Three cities."), Text("I look."), *CALLS))
+ALL_DIALECTS: Final = (*DIALECTS, "openai-completions")
+"""Those too whose responses have only text."""
 
 
 def pieces_by_message(dialect: Dialect, response: DialectResponse) -> list[list[Part]]:
@@ -60,7 +65,7 @@ def encoded(
 
 @pytest.mark.corpus
 def test_the_pieces_of_every_recorded_response_are_those_of_its_turn() -> None:
-    counts = dict.fromkeys(DIALECTS, 0)
+    counts = dict.fromkeys(ALL_DIALECTS, 0)
     for row in corpus.rows():
         dialect, head = dialect_of_request(row.request), row.head
         if dialect.name not in counts or not json_api.succeeded(head):
@@ -130,13 +135,14 @@ def test_a_call_that_is_cut_is_no_piece(name: str) -> None:
     assert [piece for pieces in pieces_by_message(dialect, cut) for piece in pieces] == []
 
 
-@each_row("name", [name for name in DIALECTS if name != "openai-responses"])
+@each_row("name", [name for name in ALL_DIALECTS if name != "openai-responses"])
 @given(data=st.data())
 def test_the_pieces_of_damaged_responses_are_those_of_their_turn(
     name: str, data: st.DataObject
 ) -> None:
     """Except where later events repeat the whole text: there the turn has more than the pieces."""
-    dialect, response = encoded(name, TURN, stream=True)
+    turn = TURN if name in DIALECTS else Turn((Text("I look."),))
+    dialect, response = encoded(name, turn, stream=True)
     drawn = st.lists(st.sampled_from([*response.framed_messages, b"", b"no JSON\n", b"\xff\n\n"]))
     damaged = DialectResponse(response.head, response.codec_name, tuple(data.draw(drawn)))
     pieces = [piece for pieces in pieces_by_message(dialect, damaged) for piece in pieces]
@@ -145,6 +151,86 @@ def test_the_pieces_of_damaged_responses_are_those_of_their_turn(
 
     assert joined(pieces, Text) == joined(parts, Text)
     assert joined(pieces, Reasoning) == joined(parts, Reasoning)
+
+
+LOOK_PARAMETERS: Final = {"city": "Rome"}
+COHERE_V1_EVENTS: Final = (
+    {"event_type": "stream-start", "is_finished": False, "generation_id": "1"},
+    {"event_type": "tool-calls-chunk", "is_finished": False, "text": "I l"},
+    {"event_type": "tool-calls-chunk", "is_finished": False, "text": "ook."},
+    {
+        "event_type": "tool-calls-generation",
+        "is_finished": False,
+        "text": "I look.",
+        "tool_calls": [{"name": "look", "parameters": LOOK_PARAMETERS}],
+    },
+    {
+        "event_type": "stream-end",
+        "is_finished": True,
+        "finish_reason": "COMPLETE",
+        "response": {
+            "text": "I look.",
+            "tool_calls": [{"name": "look", "parameters": LOOK_PARAMETERS}],
+        },
+    },
+)
+TOOL_CALL_EVENTS: Final = (
+    {"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}},
+    *(
+        {"type": kind, "index": index, "delta": {"message": {"tool_calls": call}}}
+        for kind, index, call in (
+            ("tool-call-start", 0, {"id": "call-0", "function": {"name": "look"}}),
+            ("tool-call-start", 1, {"id": "call-1", "function": {"name": "look"}}),
+            ("tool-call-delta", 1, {"function": {"arguments": "{}"}}),
+            ("tool-call-end", 1, {}),
+            ("tool-call-delta", 0, {"function": {"arguments": "{}"}}),
+            ("tool-call-end", 0, {}),
+        )
+    ),
+    {"type": "message-end", "delta": {"finish_reason": "TOOL_CALL"}},
+)
+STREAMED_PIECES: Final[tuple[tuple[str, str, tuple[Any, ...], list[list[Part]]], ...]] = (
+    (
+        "cohere",
+        "ndjson",
+        COHERE_V1_EVENTS,
+        [[], [Text("I l")], [Text("ook.")], [], [ToolCall("", "look", '{"city":"Rome"}')]],
+    ),
+    (
+        "cohere",
+        "sse",
+        TOOL_CALL_EVENTS,
+        [
+            *([[]] * 6),
+            [ToolCall("call-0", "look", "{}"), ToolCall("call-1", "look", "{}")],
+            [],
+        ],
+    ),
+    (
+        "openai-completions",
+        "sse",
+        ({"value": "Hel"}, {"value": ""}, {"value": "lo"}, {"error": {"message": "no"}}),
+        [[Text("Hel")], [], [Text("lo")], []],
+    ),
+)
+
+
+@each_row(
+    "name, codec, events, pieces",
+    STREAMED_PIECES,
+    ids=["version 1 of Cohere", "calls of Cohere that overlap", "Writer's completions"],
+)
+def test_each_event_gives_its_pieces(
+    name: str, codec: str, events: tuple[Any, ...], pieces: list[list[Part]]
+) -> None:
+    documents = map(orjson.dumps, events)
+    messages = [
+        document + b"\n" if codec == "ndjson" else sse.encode_event(document)
+        for document in documents
+    ]
+    response = DialectResponse(ResponseHead(200, "OK", (), "chunked"), codec, messages)
+
+    assert pieces_by_message(dialect_named(name), response) == pieces
 
 
 def test_a_dialect_without_an_incremental_decoder_says_so() -> None:

@@ -8,12 +8,14 @@ from typing import Final, Protocol
 from llm_proxy.conversation import Conversation
 from sdk_requests import (
     anthropic_messages,
+    cohere_chat,
     deepseek,
     groq,
     llamacpp,
     mistral,
     ollama_chat,
     openai_chat,
+    openai_completions,
     openai_responses,
     openrouter,
     vllm,
@@ -43,6 +45,8 @@ SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
     openai_responses,
     anthropic_messages,
     ollama_chat,
+    cohere_chat,
+    openai_completions,
     deepseek,
     groq,
     llamacpp,

@@ -168,7 +168,8 @@ class Dialect(ABC):
           a call without arguments, ids of calls in its own form, and `auto` where there is no tool
           choice;
         * what the format has no field for: reasoning that it cannot take back, whether a tool
-          failed, the order of parts that it has in separate fields, and the media type of a URL.
+          failed, the order of parts that it has in separate fields, and the media type of a URL;
+        * the messages of a conversation that it has in one text.
 
         Raises `NotRepresentable`, with the name of the part or option, for anything else that would
         be lost.

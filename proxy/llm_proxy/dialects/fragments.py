@@ -46,9 +46,9 @@ class FragmentJoiner:
             self._groups.append(group)
         group.append(fragment)
 
-    def joined_parts(self) -> tuple[Part, ...]:
-        """The parts so far, each joined from its fragments."""
-        return tuple(_join_fragments(group) for group in self._groups)
+    def joined_parts(self, start: int = 0) -> tuple[Part, ...]:
+        """The parts so far, from the one with this number on, each joined from its fragments."""
+        return tuple(_join_fragments(group) for group in self._groups[start:])
 
 
 def _has_readable_text(fragment: Part) -> bool:

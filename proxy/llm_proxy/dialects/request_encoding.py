@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from llm_proxy.conversation import (
@@ -137,6 +138,25 @@ def system_prompt_field(conversation: Conversation) -> str:
     """The system prompt; empty if it is the first system message of the list, too."""
     system_texts = (message.text for message in conversation.messages if message.role == "system")
     return "" if conversation.system == next(system_texts, "") else conversation.system
+
+
+def split_system_messages(
+    dialect: str, conversation: Conversation
+) -> tuple[str, tuple[RequestMessage, ...]]:
+    """The texts of the system prompt and of the system messages at the start; the other messages.
+
+    For formats with one system prompt, which cannot have a system message after others.
+    """
+    system_messages = [*takewhile(_is_system, conversation.messages)]
+    messages = conversation.messages[len(system_messages) :]
+    if any(map(_is_system, messages)):
+        raise refusal(dialect, "a system message after other messages")
+    texts = [system_prompt_field(conversation), *(message.text for message in system_messages)]
+    return "\n".join(filter(None, texts)), messages
+
+
+def _is_system(message: RequestMessage) -> bool:
+    return message.role == "system"
 
 
 def encode_options(dialect: str, conversation: Conversation, names: OptionNames) -> Document:

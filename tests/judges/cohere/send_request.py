@@ -15,6 +15,10 @@ def send(url: str, arguments: dict[str, Any], stream: bool) -> None:
     """Send one chat request."""
     client = cohere.ClientV2(judge_protocol.API_KEY, base_url=url, timeout=judge_protocol.TIMEOUT_S)
     options = {"max_retries": 0, **arguments.pop("request_options", {})}
+    arguments["messages"] = [
+        cohere.AssistantMessageResponse(**message["response"]) if "response" in message else message
+        for message in arguments["messages"]
+    ]
     with suppress(ApiError):
         if stream:
             for _ in client.chat_stream(model="m", **arguments, request_options=options):

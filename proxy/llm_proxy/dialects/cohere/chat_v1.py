@@ -10,13 +10,14 @@ current clients use `/v2/chat`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import request_decoding, wire
 from llm_proxy.dialects.cohere import chat_v2
+from llm_proxy.dialects.cohere.requests import OPTION_NAMES
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import (
     Fields,
@@ -76,7 +77,7 @@ def decode_request(body: Fields) -> Conversation:
     response_format = get_object(body, "response_format")
     preamble = request_decoding.text_or_empty(body.get("preamble"))
     return replace(
-        request_decoding.conversation(messages, body, preamble, top_p_name="p"),
+        request_decoding.conversation(messages, {}, preamble),
         tools=tuple(
             definition for tool in get_objects(body, "tools") for definition in _decode_tool(tool)
         ),
@@ -84,6 +85,15 @@ def decode_request(body: Fields) -> Conversation:
             response_format, response_format.get("schema"), response_format.get("json_schema")
         ),
         stored_conversation_id=request_decoding.text_or_empty(body.get("conversation_id")),
+        **request_decoding.decode_options(body, OPTION_NAMES),
+    )
+
+
+def decode_completion_request(body: Fields) -> Conversation:
+    """The conversation of a `/v1/generate` body: its prompt."""
+    return replace(
+        request_decoding.prompt_conversation(body.get("prompt"), {}),
+        **request_decoding.decode_options(body, OPTION_NAMES),
     )
 
 
@@ -143,56 +153,63 @@ def event_output_chars(event: Fields) -> int:
             return 0
 
 
-def decode_turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
-    """One turn per generation, of which a chat has one.
+class TurnsDecoder:
+    """Decodes the events of a stream, or the one document of a response.
 
-    Each has the usage, failure and metadata of the response.
+    There is one turn per generation, of which a chat has one.  Each has the usage, failure and
+    metadata of the response.
     """
-    generations: dict[int, _Generation] = {}
-    sources_by_id: dict[str, Citation] = {}
-    response_id = ""
-    usage: Usage | None = None
-    failure: Failure | None = None
-    metadata: dict[str, Json] = {}
-    for document in documents:
+
+    def __init__(self) -> None:
+        self._generations: dict[int, _Generation] = {}
+        self._sources_by_id: dict[str, Citation] = {}
+        self._id = ""
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+        self._metadata: dict[str, Json] = {}
+
+    def feed(self, document: Fields) -> list[Part]:
+        """Decode a document; the calls are complete when their generation is finished."""
         response = get_object(document, "response")
         for fields in (document, response):
             for source in get_objects(fields, "documents"):
-                sources_by_id[get_text(source, "id")] = chat_v2.decode_source(source)
+                self._sources_by_id[get_text(source, "id")] = chat_v2.decode_source(source)
             counts, usage_metadata = chat_v2.decode_usage(get_object(fields, "meta"))
-            usage = counts or usage
-            metadata.update(usage_metadata)
-            failure = failure or chat_v2.decode_failure(fields)
-            metadata.update(select_metadata(fields, _RESPONSE_METADATA))
-            response_id = response_id or value_as_text(
-                fields.get("generation_id") or fields.get("id")
-            )
+            self._usage = counts or self._usage
+            self._metadata.update(usage_metadata)
+            self._failure = self._failure or chat_v2.decode_failure(fields)
+            self._metadata.update(select_metadata(fields, _RESPONSE_METADATA))
+            self._id = self._id or value_as_text(fields.get("generation_id") or fields.get("id"))
         if "generations" not in document and not response.get("generations"):
-            index = get_integer(document, "index") or 0
-            chat = generations.setdefault(index, _Generation())
-            chat.feed(document, sources_by_id)
-            chat.feed_whole(response, sources_by_id)
+            chat = self._generation(get_integer(document, "index") or 0)
+            chat.feed(document, self._sources_by_id)
+            chat.feed_whole(response, self._sources_by_id)
         for fields in (document, response):
             for position, whole in enumerate(get_objects(fields, "generations")):
-                given_index = get_integer(whole, "index")
-                index = position if given_index is None else given_index
-                generations.setdefault(index, _Generation()).feed_whole(whole, {})
-    turns = []
-    for _, generation in sorted(generations.items()):
-        parts, raw = generation.parts(), generation.finish_raw
-        awaits_client = wire.has_tool_calls(parts)
-        turns.append(
-            Turn(
-                parts,
-                finish=_FINISH.decode(raw, awaits_client=awaits_client),
-                finish_raw=raw,
-                usage=usage,
-                failure=failure,
-                id=generation.id or response_id,
-                metadata=select_metadata(metadata, _METADATA),
+                index = get_integer(whole, "index")
+                self._generation(position if index is None else index).feed_whole(whole, {})
+        return self._generations[0].new_pieces() if 0 in self._generations else []
+
+    def _generation(self, index: int) -> _Generation:
+        return self._generations.setdefault(index, _Generation())
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far, by the index of their generation."""
+        turns = []
+        for _, generation in sorted(self._generations.items()):
+            parts, raw = generation.parts(), generation.finish_raw
+            turns.append(
+                Turn(
+                    parts,
+                    finish=_FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)),
+                    finish_raw=raw,
+                    usage=self._usage,
+                    failure=self._failure,
+                    id=generation.id or self._id,
+                    metadata=select_metadata(self._metadata, _METADATA),
+                )
             )
-        )
-    return tuple(turns)
+        return tuple(turns)
 
 
 class _Generation:
@@ -206,6 +223,8 @@ class _Generation:
         self._call_fragments: list[tuple[int, Fields]] = []
         self._whole_calls: list[tuple[int, Fields]] = []
         """Tool calls by index; whole ones, as a later event repeats them, replace fragments."""
+        self._taken_text_count = 0
+        self._are_calls_taken = False
 
     def feed(self, fields: Fields, sources_by_id: dict[str, Citation]) -> None:
         """Add one event; text that an event repeats with its tool calls is skipped."""
@@ -229,6 +248,15 @@ class _Generation:
             missing.pop("citations", None)
         self.feed(missing, sources_by_id)
         self.id = get_text(generation, "id") or self.id
+
+    def new_pieces(self) -> list[Part]:
+        """The texts since the last time, and the calls once it is finished."""
+        pieces: list[Part] = [Text(text) for text in self._texts[self._taken_text_count :]]
+        self._taken_text_count = len(self._texts)
+        if self.finish_raw and not self._are_calls_taken:
+            self._are_calls_taken = True
+            pieces += (part for part in self.parts() if isinstance(part, ToolCall))
+        return pieces
 
     def parts(self) -> tuple[Part, ...]:
         """The text with its citations, then the tool calls."""

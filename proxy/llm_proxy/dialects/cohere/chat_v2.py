@@ -1,4 +1,4 @@
-"""Decodes and encodes `/v2/chat`: requests, and responses of a document or of events.
+"""Decodes and encodes the responses of `/v2/chat`: a document, or events.
 
 Where a document has an array, an event has one object, and its index in a field of its own:
 
@@ -20,13 +20,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import json_api, request_decoding, turn_parts, wire
+from llm_proxy.dialects import json_api, turn_parts, wire
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import (
     Fields,
-    array_objects,
     get_integer,
     get_items,
     get_object,
@@ -51,7 +49,6 @@ from llm_proxy.turns import (
     Reasoning,
     Text,
     ToolCall,
-    ToolResult,
     Turn,
     Usage,
 )
@@ -115,44 +112,6 @@ _BLOCK_TYPES: Final[dict[type[Part], str]] = {Text: "text", Reasoning: "thinking
 """The types of content blocks, which are also the names of their text fields."""
 
 
-def decode_request(body: Fields) -> Conversation:
-    """The conversation of a body."""
-    response_format = get_object(body, "response_format")
-    return replace(
-        request_decoding.conversation(_decode_messages(body), body, top_p_name="p"),
-        tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
-        reasoning_enabled=request_decoding.is_reasoning_enabled(
-            get_object(body, "thinking").get("type")
-        ),
-        response_schema=request_decoding.response_schema(
-            response_format, response_format.get("json_schema"), response_format.get("schema")
-        ),
-    )
-
-
-def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for message in get_objects(body, "messages"):
-        role = request_decoding.decode_role(message.get("role"))
-        if role is None:
-            continue
-        content = message.get("content")
-        if role == "tool":  # text, or documents whose `data` is text or JSON, one a line
-            documents = (get_object(item, "document") for item in array_objects(content))
-            lines = [get_text(document, "data") for document in documents if document.get("data")]
-            output = "\n".join(lines) or request_decoding.tool_output_text(content)
-            parts: list[Part] = [ToolResult(get_string(message, "tool_call_id"), output)]
-        else:
-            images = filter(
-                None, (get_object(block, "image_url") for block in array_objects(content))
-            )
-            parts = [
-                *(part for _, part in _decode_fragments(message, 0)),
-                *(json_api.decode_media_url(get_text(image, "url"), "image/*") for image in images),
-            ]
-            parts.sort(key=lambda part: isinstance(part, ToolCall))
-        yield request_decoding.request_message(role, parts)
-
-
 def wire_format(*, stream: bool) -> WireFormat:
     """What a stream or a document can hold."""
     return WireFormat(
@@ -172,49 +131,72 @@ def event_output_chars(event: Fields) -> int:
     if not get_text(event, "type").endswith("-delta"):
         return 0
     message = get_object(get_object(event, "delta"), "message")
-    return sum(fragment_output_chars(fragment) for _, fragment in _decode_fragments(message, 0))
+    return sum(fragment_output_chars(fragment) for _, fragment in decode_fragments(message))
 
 
-def decode_turn(documents: Iterable[Fields]) -> Turn:
-    """The turn of these events, or of the one document."""
-    fragments = FragmentJoiner()
-    response_id = raw = ""
-    usage: Usage | None = None
-    failure: Failure | None = None
-    metadata: dict[str, Json] = {}
-    non_text_citations: list[Json] = []
-    """Citations of tool plans and thoughts, as their wire objects."""
-    for document in documents:
+class TurnDecoder:
+    """Decodes the events of a stream, or the one document of a response."""
+
+    def __init__(self, *, streamed: bool) -> None:
+        self._is_streamed = streamed
+        self._fragments = FragmentJoiner()
+        self._open_call_count = 0
+        self._decoded_part_count = 0
+        """The number of parts of which `feed` has returned the calls."""
+        self._id = self._finish_raw = ""
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+        self._metadata: dict[str, Json] = {}
+        self._non_text_citations: list[Json] = []
+        """Citations of tool plans and thoughts, as their wire objects."""
+
+    def feed(self, document: Fields) -> list[Part]:
+        """Decode a document; the calls are complete when each that started has ended."""
         fields = get_object(document, "delta") or document
         message = get_object(fields, "message")
-        for key, fragment in _decode_fragments(message, get_integer(document, "index") or 0):
-            fragments.add_fragment(fragment, key)
+        pieces: list[Part] = []
+        for key, fragment in decode_fragments(message, get_integer(document, "index") or 0):
+            self._fragments.add_fragment(fragment, key)
+            if isinstance(fragment, Text | Reasoning):
+                pieces.append(fragment)
         for citation in one_or_more_objects(message.get(_CITATIONS)):
             if get_text(citation, "type") in _TEXT_CITATION_TYPES:
                 block_index = get_integer(citation, "content_index") or 0
-                fragments.add_fragment(Text("", decode_citations(citation, {})), block_index)
+                self._fragments.add_fragment(Text("", decode_citations(citation, {})), block_index)
             else:
-                non_text_citations.append(selected_fields(citation, citation))
-        response_id = response_id or get_text(document, "id")
-        raw = get_text(fields, "finish_reason") or raw
-        failure = failure or decode_failure(fields)
+                self._non_text_citations.append(selected_fields(citation, citation))
+        self._id = self._id or get_text(document, "id")
+        finish_raw = get_text(fields, "finish_reason")
+        self._finish_raw = finish_raw or self._finish_raw
+        self._failure = self._failure or decode_failure(fields)
         if usage_fields := get_object(fields, "usage"):
             counts, usage_metadata = decode_usage(usage_fields)
-            usage = counts or usage
-            metadata.update(usage_metadata)
-    metadata[_CITATIONS] = non_text_citations
-    return Turn(
-        fragments.joined_parts(),
-        finish=_FINISH.decode(raw),
-        finish_raw=raw,
-        usage=usage,
-        failure=failure,
-        id=response_id,
-        metadata=select_metadata(metadata, _METADATA),
-    )
+            self._usage = counts or self._usage
+            self._metadata.update(usage_metadata)
+        kind = document.get("type")
+        self._open_call_count += (kind == "tool-call-start") - (kind == "tool-call-end")
+        have_calls_ended = kind == "tool-call-end" and self._open_call_count <= 0
+        if have_calls_ended or finish_raw or not self._is_streamed:
+            parts = self._fragments.joined_parts(self._decoded_part_count)
+            self._decoded_part_count += len(parts)
+            pieces += (part for part in parts if isinstance(part, ToolCall))
+        return pieces
+
+    def turn(self) -> Turn:
+        """The turn so far."""
+        metadata = {**self._metadata, _CITATIONS: self._non_text_citations}
+        return Turn(
+            self._fragments.joined_parts(),
+            finish=_FINISH.decode(self._finish_raw),
+            finish_raw=self._finish_raw,
+            usage=self._usage,
+            failure=self._failure,
+            id=self._id,
+            metadata=select_metadata(metadata, _METADATA),
+        )
 
 
-def _decode_fragments(message: Fields, first_index: int) -> Iterator[tuple[Hashable, Part]]:
+def decode_fragments(message: Fields, first_index: int = 0) -> Iterator[tuple[Hashable, Part]]:
     """The fragments of a message or of a delta, without citations, and their keys for joining."""
     if plan := get_string(message, "tool_plan"):
         yield "tool_plan", Reasoning(plan, metadata=_TOOL_PLAN_METADATA)
@@ -225,6 +207,8 @@ def _decode_fragments(message: Fields, first_index: int) -> Iterator[tuple[Hasha
             yield index, Reasoning(thought)
         if text := get_string(block, "text"):
             yield index, Text(text)
+        if url := get_text(get_object(block, "image_url"), "url"):  # of a request
+            yield index, json_api.decode_media_url(url, "image/*")
     for index, call in enumerate(one_or_more_objects(message.get("tool_calls")), first_index):
         function = get_object(call, "function")
         arguments = get_string(function, "arguments") or get_text(function, "arguments")
@@ -302,14 +286,14 @@ def encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
     for part in _merge_blocks(turn.parts):
         match part:
             case ToolCall():
-                call = _encode_tool_call(part, "")
+                call = encode_tool_call(part, "")
                 yield _encode_event("tool-call-start", call_count, tool_calls=call)
                 for piece in context.split_text(part.arguments):
                     call = {"function": {"arguments": piece}}
                     yield _encode_event("tool-call-delta", call_count, tool_calls=call)
                 yield _encode_event("tool-call-end", call_count)
                 call_count += 1
-            case Reasoning() if _is_tool_plan(part):
+            case Reasoning() if is_tool_plan(part):
                 for piece in context.split_text(part.text):
                     yield _encode_event("tool-plan-delta", tool_plan=piece)
             case Text() | Reasoning():
@@ -354,9 +338,9 @@ def encode_document(turn: Turn) -> Document:
     for part in _merge_blocks(sorted(turn.parts, key=_rank_in_document)):
         match part:
             case ToolCall():
-                call = _encode_tool_call(part, part.arguments)
+                call = encode_tool_call(part, part.arguments)
                 message.setdefault("tool_calls", []).append(call)
-            case Reasoning() if _is_tool_plan(part):
+            case Reasoning() if is_tool_plan(part):
                 message["tool_plan"] = part.text
             case Text() | Reasoning():
                 kind = _BLOCK_TYPES[type(part)]
@@ -386,22 +370,23 @@ def _ending_fields(turn: Turn) -> Document:
     return {"finish_reason": turn.finish_raw, "usage": usage_fields}
 
 
-def _is_tool_plan(part: Part) -> bool:
+def is_tool_plan(part: Part) -> bool:
     """Whether it is reasoning from `tool_plan`, which announces tool calls."""
     return isinstance(part, Reasoning) and _TOOL_PLAN_METADATA[0] in part.metadata
 
 
 def _rank_in_document(part: Part) -> int:
-    return -1 if _is_tool_plan(part) else (Reasoning, Text, ToolCall).index(type(part))
+    return -1 if is_tool_plan(part) else (Reasoning, Text, ToolCall).index(type(part))
 
 
 def _merge_blocks(parts: Iterable[Part]) -> Iterator[Part]:
     """The parts; neighbouring texts, thoughts and tool plans become one each."""
-    for (kind, _), group in groupby(parts, lambda part: (type(part), _is_tool_plan(part))):
+    for (kind, _), group in groupby(parts, lambda part: (type(part), is_tool_plan(part))):
         yield from turn_parts.merge_neighbours(group, {kind} & _BLOCK_TYPES.keys())
 
 
-def _encode_tool_call(call: ToolCall, arguments: str) -> Document:
+def encode_tool_call(call: ToolCall, arguments: str) -> Document:
+    """A call with these arguments, in a request or a response."""
     function = {"name": call.name, "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, request_decoding, response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
-from llm_proxy.dialects.cohere import auxiliary_responses, chat_v1, chat_v2
+from llm_proxy.dialects.cohere import auxiliary_responses, chat_v1, chat_v2, requests
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields, get_object, parse_object
 from llm_proxy.dialects.response_encoding import Document
@@ -28,7 +29,7 @@ from llm_proxy.dialects.wire import Errors, WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, Turn
+from llm_proxy.turns import Failure, Part, Turn
 
 _V2_CHAT: Final = "v2/chat"
 _PATH: Final = re.compile(r"(?P<before>/.*)?/(?P<operation>v[12]/[a-z]+)")
@@ -84,6 +85,40 @@ _ERRORS: Final = Errors(
 )
 
 
+_REQUEST_DECODERS: Final = {
+    _V2_CHAT: requests.decode_request,
+    "v1/chat": chat_v1.decode_request,
+    "v1/generate": chat_v1.decode_completion_request,
+}
+"""By operation, the decoder of a body."""
+
+
+class _ResponseDecoder:
+    """Decodes a response in the version of its first document that holds a turn."""
+
+    def __init__(self, *, streamed: bool) -> None:
+        self._is_streamed = streamed
+        self._v1: chat_v1.TurnsDecoder | None = None
+        self._v2: chat_v2.TurnDecoder | None = None
+
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode an event, or the body of a response that does not stream."""
+        document = _decode_event(message) if self._is_streamed else parse_object(message)
+        if self._v1 is None and self._v2 is None:
+            if not _V1_RESPONSE_FIELDS.isdisjoint(document):
+                self._v1 = chat_v1.TurnsDecoder()
+            elif not _V2_RESPONSE_FIELDS.isdisjoint(document):
+                self._v2 = chat_v2.TurnDecoder(streamed=self._is_streamed)
+        decoder = self._v1 or self._v2
+        return decoder.feed(document) if decoder else []
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far; none without a document that holds one."""
+        if self._v2 is not None:
+            return (self._v2.turn(),)
+        return () if self._v1 is None else self._v1.turns()
+
+
 class Cohere(Dialect):
     """The dialect `cohere`."""
 
@@ -121,16 +156,14 @@ class Cohere(Dialect):
         body = parse_object(request.body)
         if not body or request.method != "POST":
             return None
-        match _operation_of(request):
-            case "v2/chat":
-                return chat_v2.decode_request(body)
-            case "v1/chat":
-                return chat_v1.decode_request(body)
-            case "v1/generate":
-                prompt = body.get("prompt")
-                return request_decoding.prompt_conversation(prompt, body, top_p_name="p")
-            case _:
-                return None
+        decode = _REQUEST_DECODERS.get(_operation_of(request))
+        return replace(decode(body), model=self.model(request)) if decode else None
+
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
+        """The request to `/v2/chat`, with an explicit `stream`."""
+        return requests.encode_request(conversation, stream=stream)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By content type; where a streamed response has none, by the request's API version."""
@@ -160,15 +193,11 @@ class Cohere(Dialect):
             fields = parse_object(response.body)
             failure = chat_v2.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
-        if response.codec_name in _STREAM_CODECS:
-            documents = [*map(_decode_event, response.framed_messages)]
-        else:
-            documents = [parse_object(response.body)]
-        if any(not _V1_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
-            return chat_v1.decode_turns(documents)
-        if any(not _V2_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
-            return (chat_v2.decode_turn(documents),)
-        return ()
+        return json_api.decoded_turns(self.response_decoder(response.codec_name), response)
+
+    def response_decoder(self, codec_name: str) -> _ResponseDecoder:
+        """A decoder of events of either version, or of the document of a response."""
+        return _ResponseDecoder(streamed=codec_name in _STREAM_CODECS)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event of either version."""

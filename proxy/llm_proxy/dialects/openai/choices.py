@@ -155,7 +155,10 @@ class ChoicesDecoder:
 
     def feed(self, message: bytes) -> list[Part]:
         """Decode a message; the calls of a stream are complete when their choice finishes."""
-        document = _document(message, streamed=self._is_streamed)
+        return self.feed_document(_document(message, streamed=self._is_streamed))
+
+    def feed_document(self, document: Fields) -> list[Part]:
+        """Decode a chunk, or the document of a response that does not stream."""
         self._id = self._id or get_text(document, "id")
         self._model = self._model or get_text(document, "model")
         self._usage = _decode_usage(document) or self._usage
