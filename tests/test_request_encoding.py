@@ -15,7 +15,16 @@ from llm_proxy.dialects.lenient_json import is_same_json
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
 from sdk_requests import SDK_REQUESTS, SdkRequests, rows
-from sdk_requests.conversations import PNG_URL, QUESTION, Arguments, conversation, message
+from sdk_requests.conversations import (
+    CALLS,
+    PNG_URL,
+    QUESTION,
+    RESULT_MESSAGE,
+    WEATHER,
+    Arguments,
+    conversation,
+    message,
+)
 from sdk_requests.judge_process import Send
 from stub_upstream import Upstream, fixed_length, upstream
 
@@ -117,7 +126,7 @@ def test_a_decoded_request_is_encoded_to_the_same_request(requests: SdkRequests)
 def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
     thought = message("assistant", Reasoning("Hm."), "Yes.")
 
-    for dialect in ("openai-chat", "openai-responses", "anthropic"):
+    for dialect in ("openai-chat", "openai-responses", "anthropic", "bedrock"):
         body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
         assert b"Hm." not in body
         assert b"Yes." in body
@@ -143,18 +152,18 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     *(
         (dialect, conversation(QUESTION, **{option: value}), f"{dialect} cannot represent {option}")
         for option, value, dialects_ in (
-            ("top_k", 3, ("openai-chat", "openai-responses")),
-            ("repeat_penalty", 1.1, ("openai-chat", "openai-responses", "anthropic")),
-            ("seed", 7, ("openai-responses", "anthropic")),
+            ("top_k", 3, ("openai-chat", "openai-responses", "bedrock")),
+            ("repeat_penalty", 1.1, ("openai-chat", "openai-responses", "anthropic", "bedrock")),
+            ("seed", 7, ("openai-responses", "anthropic", "bedrock")),
             ("stop_sequences", ("END",), ("openai-responses",)),
-            ("previous_response_id", "resp_1", ("openai-chat", "anthropic", "ollama")),
-            ("stored_conversation_id", "conv_1", ("openai-chat", "anthropic", "ollama")),
+            ("previous_response_id", "resp_1", ("openai-chat", "anthropic", "ollama", "bedrock")),
+            ("stored_conversation_id", "conv_1", ("openai-chat", "anthropic", "ollama", "bedrock")),
         )
         for dialect in dialects_
     ),
     *(
         (dialect, conversation(QUESTION, **fields), f"{dialect}: {problem}")
-        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama", "bedrock")
         for fields, problem in (
             ({"temperature": float("nan")}, "the value of temperature has no exact JSON"),
             ({"max_tokens": 2**53}, "the value of max_tokens has no exact JSON"),
@@ -176,7 +185,7 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     ),
     *(
         (dialect, conversation(*messages, **fields), f"{dialect} cannot represent {what}")
-        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama", "bedrock")
         for messages, fields, what in (
             ((QUESTION,), {"tools": (ToolDefinition(""),)}, "a tool without a name"),
             (
@@ -217,18 +226,45 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             conversation(QUESTION, message("assistant", ToolCall("1", "weather", arguments))),
             f"{dialect}: the arguments of weather are not a JSON object, or contain a number",
         )
-        for dialect in ("anthropic", "ollama")
+        for dialect in ("anthropic", "ollama", "bedrock")
         for arguments in ("[1]", '{"a":', '{"a":1e999}', "no JSON")
     ),
-    (
-        "anthropic",
-        conversation(QUESTION, message("system", "Be brief.")),
-        "anthropic cannot represent a system message after other messages",
+    *(
+        (dialect, conversation(*messages, **fields), f"{dialect} cannot represent {what}")
+        for dialect in ("anthropic", "bedrock")
+        for messages, fields, what in (
+            (
+                (QUESTION, message("system", "Be brief.")),
+                {},
+                "a system message after other messages",
+            ),
+            ((QUESTION,), {"response_schema": {}}, "an empty response_schema"),
+        )
     ),
-    (
-        "anthropic",
-        conversation(QUESTION, response_schema={}),
-        "anthropic cannot represent an empty response_schema",
+    *(
+        ("bedrock", conversation_, f"bedrock cannot represent {what}")
+        for conversation_, what in (
+            (Conversation((QUESTION,)), "a request without a model"),
+            (conversation(IMAGE_BY_URL), "media of type image/png by URL"),
+            (
+                conversation(message("user", Media("image/tiff", base64="eA=="))),
+                "media of type image/tiff inline",
+            ),
+            (
+                conversation(message("user", Media("application/pdf", url="https://a.example/b"))),
+                "media of type application/pdf by URL",
+            ),
+            (
+                conversation(message("user", Media("application/zip", base64="eA=="))),
+                "media of type application/zip inline",
+            ),
+            (conversation(QUESTION, tool_choice="required"), "a tool choice without tools"),
+            (conversation(QUESTION, tool_choice=ForcedTool("f")), "a tool choice without tools"),
+            (
+                conversation(QUESTION, CALLS, RESULT_MESSAGE, tools=(WEATHER,), tool_choice="none"),
+                "the tool choice none after tool calls",
+            ),
+        )
     ),
     (
         "anthropic",
@@ -288,6 +324,7 @@ FOREIGN_REASONING: Final = {
         ("openai-chat", set[str]()),
         ("openai-responses", {"an item of Responses"}),
         ("anthropic", {"redacted by Anthropic"}),
+        ("bedrock", {"redacted by Anthropic"}),
     ],
 )
 def test_reasoning_goes_back_to_the_provider_that_made_it_only(

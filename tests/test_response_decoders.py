@@ -18,7 +18,7 @@ from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "bedrock")
 
 CALLS: Final = tuple(
     ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')

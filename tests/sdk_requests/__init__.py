@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from llm_proxy.conversation import Conversation
-from sdk_requests import anthropic_messages, ollama_chat, openai_chat, openai_responses
+from sdk_requests import (
+    anthropic_messages,
+    bedrock_converse,
+    ollama_chat,
+    openai_chat,
+    openai_responses,
+)
 from sdk_requests.conversations import CONVERSATIONS, Arguments, Differences
 from sdk_requests.judge_process import Sender
 
@@ -31,6 +37,7 @@ SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
     openai_responses,
     anthropic_messages,
     ollama_chat,
+    bedrock_converse,
 )
 
 

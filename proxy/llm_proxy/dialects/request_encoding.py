@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from llm_proxy.conversation import (
@@ -137,6 +138,34 @@ def system_prompt_field(conversation: Conversation) -> str:
     """The system prompt; empty if it is the first system message of the list, too."""
     system_texts = (message.text for message in conversation.messages if message.role == "system")
     return "" if conversation.system == next(system_texts, "") else conversation.system
+
+
+def split_system_prompt(
+    dialect: str, conversation: Conversation
+) -> tuple[str, tuple[RequestMessage, ...]]:
+    """The system prompt with the first system messages, joined with LF, and the other messages.
+
+    It is for a format with a field for the prompt, and no system messages.
+    """
+    leading = [*takewhile(_is_system, conversation.messages)]
+    messages = conversation.messages[len(leading) :]
+    if any(map(_is_system, messages)):
+        raise refusal(dialect, "a system message after other messages")
+    prompt = system_prompt_field(conversation)
+    return "\n".join(filter(None, [prompt, *(each.text for each in leading)])), messages
+
+
+def _is_system(message: RequestMessage) -> bool:
+    return message.role == "system"
+
+
+def is_signed_reasoning(reasoning: Reasoning) -> bool:
+    """Whether Anthropic or Bedrock takes the reasoning back: it is signed or encrypted.
+
+    Reasoning of other providers has metadata; what they sign or encrypt is refused.
+    """
+    is_redacted = bool(reasoning.redacted) and not reasoning.text
+    return not reasoning.metadata and (bool(reasoning.signature) or is_redacted)
 
 
 def encode_options(dialect: str, conversation: Conversation, names: OptionNames) -> Document:
