@@ -24,6 +24,7 @@ from llm_chat import (
     TextEvent,
     ToolCallStart,
 )
+from llm_proxy.framing import eventstream
 from llm_proxy.pacing import InstantPace
 from scenario_server import JsonObject, scenario_document, text_turn, write_scenarios
 from stub_upstream import Connection
@@ -45,6 +46,10 @@ BEGINNINGS: Final = {
         b'"delta":{"type":"text_delta","text":"Hello"}}\n\n'
     ),
     "local": b'{"message": {"role": "assistant", "content": "Hello"}}\n',
+    "bedrock": eventstream.encode_frame(
+        ((":event-type", "contentBlockDelta"), (":message-type", "event")),
+        b'{"contentBlockIndex":0,"delta":{"text":"Hello"}}',
+    ),
 }
 """A piece of a response."""
 
@@ -127,7 +132,9 @@ class WaitingServer:
 
     async def __call__(self, connection: Connection) -> None:
         if self._beginning:
-            await connection.begin()
+            has_frames = eventstream.begins_eventstream(self._beginning)
+            content_type = eventstream.CONTENT_TYPE if has_frames else "text/event-stream"
+            await connection.begin(content_type=content_type)
             await connection.chunk(self._beginning)
         self.has_request.set()
         await connection.reader.read()

@@ -2,7 +2,7 @@
 
 A signature covers the host, and the client's signature is for this proxy's host.  botocore makes
 the new one: it knows every source of credentials, and renews expired ones.  It is an optional
-dependency, imported only here, and only if the operator enables signing.
+dependency, imported only here, and only where requests are to be signed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printab
 from llm_proxy.exchange import Request, forwarded_request_headers
 from llm_proxy.providers import SIGNED_PROVIDER
 
+NO_REGION: Final = "no AWS region; set AWS_REGION"
+"""The error where neither a URL nor the configuration has the region."""
+
+_SIGNING: Final = "signing for AWS"
 _REGION_NAME: Final = re.compile("[a-z0-9-]+")
 """A region's name, as it may appear in a host name."""
 
@@ -74,19 +78,15 @@ class AwsSigner:
             lambda: session.get_config_variable("region")
         )
         if self.region and _REGION_NAME.fullmatch(self.region) is None:
-            raise UsageError(
-                f"--sign aws: {printable_excerpt(self.region, 60)!r} is not a valid AWS region"
-            )
+            shown_region = printable_excerpt(self.region, 60)
+            raise UsageError(f"{_SIGNING}: {shown_region!r} is not a valid AWS region")
         if not self.region:
-            raise UsageError(
-                "--sign aws: no AWS region; set AWS_REGION, or set --upstream bedrock=URL to an "
-                "AWS address that contains the region"
-            )
+            raise UsageError(f"{_SIGNING}: {NO_REGION}")
         self._credentials = self._run_startup_lookup(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
-                "--sign aws: no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or AWS_PROFILE, or run aws sso login"
+                f"{_SIGNING}: no AWS credentials; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run aws sso login"
             )
         self._run_startup_lookup(self._credentials.get_frozen_credentials)
         # One thread, because requests must stay in the order of their takes; renewal may be slow.
@@ -137,7 +137,7 @@ class AwsSigner:
             return _run_botocore_lookup(lookup)
         except _BotocoreLookupFailed as error:
             raise UsageError(
-                f"--sign aws: cannot load the AWS credentials ({error}); check AWS_PROFILE and "
+                f"{_SIGNING}: cannot load the AWS credentials ({error}); check AWS_PROFILE and "
                 "your AWS configuration, or run aws sso login"
             ) from None
 
@@ -184,5 +184,5 @@ def _import_botocore() -> Any:
         return importlib.import_module("botocore")
     except ImportError:
         raise UsageError(
-            "--sign aws: botocore is not installed; run pip install 'llm-proxy-replay[aws]'"
+            f"{_SIGNING}: botocore is not installed; run pip install 'llm-proxy-replay[aws]'"
         ) from None
