@@ -221,7 +221,7 @@ FURTHER_OUTCOMES: Final[dict[str, dict[str, str]]] = {
         "reset,after=6": "error CONNECTION_LOST: The quick brown fox jumps",
         "malformed-chunk,after=6": "error CONNECTION_LOST: The quick brown fox jumps",
         "stall,after=6": "error TIMEOUT: The quick brown fox jumps",
-        "stall-keepalive,after=6,interval=50ms": COMPLETE,  # it has no keep-alive events, so the fault is skipped
+        "stall-keepalive,after=6,interval=50ms": COMPLETE,  # it has no keep-alive
         "error-event,after=6": "error modelStreamErrorException: The quick brown fox jumps",
         "truncate,after=6": "error INCOMPLETE_RESPONSE: The quick brown fox jumps",
         "truncate,fraction=0.5": "error INCOMPLETE_RESPONSE: The quick brown fox jumps",
