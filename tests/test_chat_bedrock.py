@@ -22,7 +22,7 @@ from llm_proxy.shell.upstream.signing import AwsSigner
 from llm_proxy.turns import Text, Turn
 from scripted_provider import parse_request, write_response
 from sigv4_upstream import ENVIRONMENT, require_signature
-from stub_upstream import Connection, upstream
+from stub_upstream import Connection, Script, upstream
 
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
 
@@ -83,21 +83,23 @@ async def test_without_key_and_signing_a_request_has_no_credentials() -> None:
     assert "authorization" not in sent_headers(server.requests[0][0])
 
 
+@each_row("key, script", [("", require_signature(respond)), ("bedrock-api-key", respond)])
 async def test_without_a_base_url_requests_go_to_the_region(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, key: str, script: Script
 ) -> None:
     lookups: set[tuple[str, str]] = set()
-    async with upstream(require_signature(respond)) as server:
+    async with upstream(script) as server:
 
         def signed_url(path: str, region: str) -> str:
             lookups.add((path, region))
             return server.url
 
         monkeypatch.setattr(providers, "signed_url", signed_url)
-        events = await response_events(bedrock(HttpSettings("", signs_requests=True)))
+        events = await response_events(bedrock(HttpSettings("", key, signs_requests=True)))
 
     assert text_of(events) == "Hello."
-    assert lookups == {("/model/m/converse-stream", "eu-west-1")}
+    assert {region for _, region in lookups} == {"eu-west-1"}
+    assert {path.rpartition("/")[2] for path, _ in lookups} == {"converse-stream"}
 
 
 class HeldSigner(AwsSigner):
@@ -182,17 +184,22 @@ MISSING: Final[dict[str, tuple[HttpSettings, Callable[[pytest.MonkeyPatch], None
     "credentials": (
         HttpSettings("http://127.0.0.1:9", signs_requests=True),
         lambda patch: patch.delenv("AWS_ACCESS_KEY_ID"),
-        "signing for AWS: no AWS credentials; set AWS_ACCESS_KEY_ID and ",
+        "no AWS credentials; set AWS_ACCESS_KEY_ID and ",
     ),
     "a region": (
         HttpSettings("", signs_requests=True),
         lambda patch: patch.delenv("AWS_REGION"),
-        "signing for AWS: no AWS region; set AWS_REGION",
+        "no AWS region; set AWS_REGION",
     ),
     "a region, with a key": (
         HttpSettings("", "bedrock-api-key", signs_requests=True),
         lambda patch: patch.delenv("AWS_REGION"),
         "no AWS region; set AWS_REGION",
+    ),
+    "a valid region, with a key": (
+        HttpSettings("", "bedrock-api-key", signs_requests=True),
+        lambda patch: patch.setenv("AWS_REGION", "eu west"),
+        "'eu west' is not a valid AWS region; correct AWS_REGION",
     ),
 }
 

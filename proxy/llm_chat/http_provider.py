@@ -30,7 +30,7 @@ from llm_proxy.exchange import Request
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.running.settings import checked_http_url
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
-from llm_proxy.shell.upstream.signing import NO_REGION
+from llm_proxy.shell.upstream.signing import environment_region
 from llm_proxy.version import __version__
 
 _FIRST_WAIT_S: Final = 0.5
@@ -53,7 +53,7 @@ class HttpSettings:
     base_url: str
     """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family.
 
-    With `signs_requests` it may be empty: requests go to AWS in the configured region."""
+    With `signs_requests` it may be empty: requests go to AWS, in the configured region."""
     api_key: str = field(default="", repr=False)
     timeout_s: float = 600.0
     """Seconds without a head, and then without content, after which a response has failed."""
@@ -276,7 +276,8 @@ class HttpProvider:
     async def _open_client(self) -> LiveUpstream:
         base_url, key = self.settings.base_url, self.settings.api_key
         if key and not base_url:
-            raise UsageError(NO_REGION)
+            sample = self._dialect.sample_request("model", stream=True)
+            base_url = providers.signed_url(sample.path, environment_region())
         settings = UpstreamSettings(
             {self._wire_provider: base_url} if base_url else {},
             frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),

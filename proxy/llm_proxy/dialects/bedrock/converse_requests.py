@@ -61,6 +61,7 @@ _OPTION_NAMES: Final[OptionNames] = {
     "stop_sequences": ("stopSequences",),
 }
 _TOP_K: Final = _OPTION_NAMES["top_k"][0]
+_CHOICE_NAMES: Final = {"auto": "auto", "required": "any"}
 _PART_KINDS: Final[PartKinds] = {
     **MESSAGE_PARTS,
     "user": (*MESSAGE_PARTS["user"], ToolResult),
@@ -232,30 +233,25 @@ def _encode_top_k(top_k: Json, top_k_path: tuple[str, ...]) -> Json:
 
 
 def _encode_tool_config(conversation: Conversation) -> Document:
-    """The tools, which may be none, and the choice, which requires tools."""
+    """The tools and the choice; empty if no tools are sent."""
     choice = request_encoding.checked_tool_choice(_DIALECT, conversation)
-    parts = chain.from_iterable(message.parts for message in conversation.messages)
-    has_calls = any(isinstance(part, ToolCall | ToolResult) for part in parts)
-    match choice:
-        case "none" if conversation.tools and has_calls:
+    if choice == "none":
+        parts = chain.from_iterable(message.parts for message in conversation.messages)
+        has_calls = any(isinstance(part, ToolCall | ToolResult) for part in parts)
+        if conversation.tools and has_calls:
             raise request_encoding.refusal(_DIALECT, "the tool choice none after tool calls")
-        case "required" | ForcedTool() if not conversation.tools:
+        return {}
+    if not conversation.tools:
+        if choice not in (None, "auto"):
             raise request_encoding.refusal(_DIALECT, "a tool choice without tools")
-        case "none":
-            return {}
-        case _ if not conversation.tools:
-            return {}
-        case _:
-            pass
+        return {}
     config: Document = {"tools": [*map(_encode_tool, conversation.tools)]}
     match choice:
         case ForcedTool(name):
             config["toolChoice"] = {"tool": {"name": name}}
-        case "required":
-            config["toolChoice"] = {"any": {}}
-        case "auto":
-            config["toolChoice"] = {"auto": {}}
-        case _:
+        case str():
+            config["toolChoice"] = {_CHOICE_NAMES[choice]: {}}
+        case None:
             pass
     return config
 
@@ -322,9 +318,8 @@ def _encode_user_part(part: Part, document_numbers: Iterator[int]) -> Document:
 
 
 def _encode_document(media: Media, number: int) -> Document:
-    if not (
-        converse_blocks.is_base64(media.base64) or media.url.startswith(converse_blocks.S3_PREFIX)
-    ):
+    is_in_s3 = not media.base64 and media.url.startswith(converse_blocks.S3_PREFIX)
+    if not (is_in_s3 or converse_blocks.is_base64(media.base64)):
         raise request_encoding.media_refusal(_DIALECT, media)
     format_name = _DOCUMENT_FORMATS[media.media_type]
     return {
@@ -343,8 +338,9 @@ def _encode_model_parts(message: RequestMessage) -> Iterator[Document]:
             case Text():
                 # citations of other providers have no location in the documents of this one
                 citations = [each for each in part.citations if "location" in dict(each.metadata)]
-                own = replace(part, citations=tuple(citations))
-                yield converse_blocks.encode_block(own, ())
+                if part.text or citations:
+                    own = replace(part, citations=tuple(citations))
+                    yield converse_blocks.encode_block(own, ())
             case Reasoning():
                 if request_encoding.is_signed_reasoning(part):
                     yield converse_blocks.encode_block(part, ())
