@@ -140,19 +140,19 @@ def system_prompt_field(conversation: Conversation) -> str:
     return "" if conversation.system == next(system_texts, "") else conversation.system
 
 
-def split_system_prompt(
+def split_system_messages(
     dialect: str, conversation: Conversation
 ) -> tuple[str, tuple[RequestMessage, ...]]:
-    """The system prompt with the first system messages, joined with LF, and the other messages.
+    """The texts of the system prompt and of the system messages at the start; the other messages.
 
-    It is for a format with a field for the prompt, and no system messages.
+    For formats with one system prompt, which cannot have a system message after others.
     """
-    leading = [*takewhile(_is_system, conversation.messages)]
-    messages = conversation.messages[len(leading) :]
+    system_messages = [*takewhile(_is_system, conversation.messages)]
+    messages = conversation.messages[len(system_messages) :]
     if any(map(_is_system, messages)):
         raise refusal(dialect, "a system message after other messages")
-    prompt = system_prompt_field(conversation)
-    return "\n".join(filter(None, [prompt, *(each.text for each in leading)])), messages
+    texts = [system_prompt_field(conversation), *(message.text for message in system_messages)]
+    return "\n".join(filter(None, texts)), messages
 
 
 def _is_system(message: RequestMessage) -> bool:

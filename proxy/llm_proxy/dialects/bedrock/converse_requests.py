@@ -205,7 +205,7 @@ def encode_request(
     request_encoding.refuse_stored_state(_DIALECT, conversation)
     if not conversation.model:
         raise request_encoding.refusal(_DIALECT, "a request without a model")
-    system, messages = request_encoding.split_system_prompt(_DIALECT, conversation)
+    system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
     body: Document = {"messages": [*_encode_messages(messages)]}
     if system:
         body["system"] = [{"text": system}]
