@@ -25,10 +25,11 @@ _DIALECTS: Final = {
     "openai-responses": ("openai-responses", "/v1"),
     "anthropic": ("anthropic", ""),
     "cohere": ("cohere", ""),
+    "bedrock": ("bedrock", ""),
 }
 """The dialect, and the end of the base URL."""
 
-PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "local", "cohere")
+PROVIDERS: Final = (*_DIALECTS, "local")
 
 with_every_provider = each_row("name", PROVIDERS)
 

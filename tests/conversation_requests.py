@@ -428,24 +428,31 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
         ),
         expected_conversation(model="m"),
     ),
-    "bedrock": (converse_request(**CONVERSE_BODY), expected_conversation(SIGNATURE)),
+    "bedrock": (
+        converse_request(**CONVERSE_BODY),
+        expected_conversation(SIGNATURE, model="amazon.nova-lite-v1:0"),
+    ),
     "bedrock converse, claude": (
         converse_request("us.anthropic.claude-sonnet-5", **CONVERSE_BODY),
-        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
+        expected_conversation(
+            SIGNATURE, wants_signed_reasoning=True, model="us.anthropic.claude-sonnet-5"
+        ),
     ),
     "bedrock invoke, claude": (
         invoke_request(
             "us.anthropic.claude-sonnet-5", anthropic_version="bedrock-2023-05-31", **ANTHROPIC_BODY
         ),
-        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
+        expected_conversation(
+            SIGNATURE, wants_signed_reasoning=True, model="us.anthropic.claude-sonnet-5"
+        ),
     ),
     "bedrock invoke, nova": (
         invoke_request("us.amazon.nova-lite-v1%3A0", schemaVersion="messages-v1", **CONVERSE_BODY),
-        expected_conversation(SIGNATURE),
+        expected_conversation(SIGNATURE, model="us.amazon.nova-lite-v1:0"),
     ),
     "bedrock invoke, chat": (
         invoke_request("openai.gpt-oss-120b-1%3A0", **CHAT_BODY),
-        expected_conversation(),
+        expected_conversation(model="openai.gpt-oss-120b-1:0"),
     ),
     "vertex": (
         json_request(

@@ -237,6 +237,28 @@ FURTHER_OUTCOMES: Final[dict[str, dict[str, str]]] = {
         "finish-length,after=6": "length: The quick brown fox",
         "bad-tool-call,how=json,first=1": f"complete: look {REPLY}",
     },
+    "bedrock": {
+        "overloaded": "error 503: ",
+        "close,after=6": "error CONNECTION_LOST: The quick brown fox jumps",
+        "reset,after=6": "error CONNECTION_LOST: The quick brown fox jumps",
+        "malformed-chunk,after=6": "error CONNECTION_LOST: The quick brown fox jumps",
+        "stall,after=6": "error TIMEOUT: The quick brown fox jumps",
+        "stall-keepalive,after=6,interval=50ms": COMPLETE,  # it has no keep-alive
+        "error-event,after=6": "error modelStreamErrorException: The quick brown fox jumps",
+        "truncate,after=6": "error INCOMPLETE_RESPONSE: The quick brown fox jumps",
+        "truncate,fraction=0.5": "error INCOMPLETE_RESPONSE: The quick brown fox jumps",
+        "half-event,after=6": "error INCOMPLETE_RESPONSE: The quick brown fox jumps",
+        "malformed-json,after=6": "error INVALID_RESPONSE: The quick brown fox jumps",
+        "bad-utf8,after=6": "error INVALID_RESPONSE: The quick brown fox jumps",
+        "drop,after=6": "complete: The quick brown fox jumps the lazy dög.",
+        "duplicate,after=6": "complete: The quick brown fox jumps over over the lazy dög.",
+        "reorder,after=6": "complete: The quick brown fox jumps the over lazy dög.",
+        "reorder,after=0": COMPLETE,
+        "duplicate,after=0": COMPLETE,
+        "content-filter,after=6": "complete: The quick brown fox jumps",
+        "finish-length,after=6": "length: The quick brown fox jumps",
+        "bad-tool-call,how=json,first=1": f"complete: look {REPLY}",
+    },
 }
 """For each further provider, the outcomes of the rules whose outcomes depend on the provider."""
 
@@ -620,14 +642,17 @@ async def test_a_hostile_server_gives_one_error_soon(
         label = f"{provider.server_label} at {provider.settings.base_url}"
         return error.code, error.message.replace(label, "URL")
 
-    slow = [serve for serve, (code, _) in HOSTILE.items() if code == "TIMEOUT"]
+    expected = dict(HOSTILE)
+    if name == "bedrock":  # it reads other types than its own as documents, whose bytes are content
+        del expected[endless_comments]
+    slow = [serve for serve, (code, _) in expected.items() if code == "TIMEOUT"]
     slow_errors = await asyncio.gather(*(error_of(serve, TIMEOUT_S) for serve in slow))
     errors = dict(zip(slow, slow_errors, strict=True))
-    for serve in HOSTILE.keys() - slow:
+    for serve in expected.keys() - slow:
         errors[serve] = await error_of(serve, LIMIT_S)
     await resources.assert_all_closed()
 
-    assert errors == HOSTILE
+    assert errors == expected
 
 
 async def test_a_response_of_http_1_0_ends_with_its_connection() -> None:

@@ -34,6 +34,7 @@ from llm_chat import (
 from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request
+from llm_proxy.framing import eventstream
 from llm_proxy.turns import Json, Turn, Usage
 from scenario_server import (
     JsonObject,
@@ -53,6 +54,7 @@ USAGE: Final = {
     "openai": Usage(64, 32, 96),
     "openai-responses": Usage(64, 32, 96, 0, 0, 0),
     "anthropic": Usage(64, 32),
+    "bedrock": Usage(64, 32, 96),
     "local": Usage(64, 32),
     "cohere": Usage(64, 32),
 }
@@ -60,6 +62,7 @@ RAW_REASONS: Final = {
     "openai": ("stop", "tool_calls"),
     "openai-responses": ("completed", "completed"),
     "anthropic": ("end_turn", "tool_use"),
+    "bedrock": ("end_turn", "tool_use"),
     "local": ("stop", "stop"),
     "cohere": ("COMPLETE", "TOOL_CALL"),
 }
@@ -72,6 +75,9 @@ REASONING_FIELDS: Final[dict[str, dict[str, Json]]] = {
         "include": ["reasoning.encrypted_content"],
     },
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+    "bedrock": {
+        "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    },
     "local": {"think": True},
     "cohere": {"thinking": {"type": "enabled"}},
 }
@@ -81,6 +87,7 @@ SIGNED_REASONING: Final[dict[str, Part]] = {
     "openai": Reasoning("Three cities."),
     "openai-responses": Reasoning("Three cities.", redacted="ZW5jcnlwdGVk"),
     "anthropic": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
+    "bedrock": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
     "local": Reasoning("Three cities."),
     "cohere": Reasoning("Three cities."),
 }
@@ -104,6 +111,12 @@ REQUEST_PATHS: Final = {
         "$.messages[*].content[?@.type=='tool_result'].content",
         "$.messages[*].content[?@.type=='thinking'].signature",
     ),
+    "bedrock": (
+        "$.messages[*].content[*].toolUse.toolUseId",
+        "$.messages[*].content[*].toolResult.toolUseId",
+        "$.messages[*].content[*].toolResult.content[*].text",
+        "$.messages[*].content[*].reasoningContent.reasoningText.signature",
+    ),
     "local": (
         "$.messages[*].tool_calls[*].id",
         "$.messages[?@.role=='tool'].tool_call_id",
@@ -123,6 +136,7 @@ SENT_REASONING: Final = {
     "openai": "",
     "openai-responses": "ZW5jcnlwdGVk",
     "anthropic": "c2lnbmF0dXJl",
+    "bedrock": "c2lnbmF0dXJl",
     "local": "Three cities.",
     "cohere": "Three cities.",
 }
@@ -279,7 +293,7 @@ async def test_calls_with_one_id_get_ids_of_their_own(name: str) -> None:
                 ToolCall("other", "look", '{"city":"Oslo"}'),
             )
         response = dialect.encode_response(request, [Turn(parts)], context)
-        messages = [message.replace(b"other", b"first") for message in response.framed_messages]
+        messages = [with_first_id(message) for message in response.framed_messages]
         return replace(response, framed_messages=messages)
 
     async with upstream(provider_script(respond)) as server:
@@ -301,6 +315,13 @@ async def test_calls_with_one_id_get_ids_of_their_own(name: str) -> None:
     assert calls[0].id == "first"
     assert calls[1].id != "first"
     assert [last_body.count(f'"{call.id}"'.encode()) for call in calls] == [2, 2]
+
+
+def with_first_id(message: bytes) -> bytes:
+    """The message with the id `first` for `other`; a frame has new checksums."""
+    if (frame := eventstream.parse_frame(message)) is None:
+        return message.replace(b"other", b"first")
+    return eventstream.encode_frame(frame.headers, frame.payload.replace(b"other", b"first"))
 
 
 @each_row("is_closed", [True, False])

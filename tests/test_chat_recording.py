@@ -24,6 +24,7 @@ from llm_chat import (
     TextEvent,
     ToolCallStart,
 )
+from llm_proxy.framing import eventstream
 from llm_proxy.pacing import InstantPace
 from scenario_server import JsonObject, scenario_document, text_turn, write_scenarios
 from stub_upstream import Connection
@@ -48,6 +49,10 @@ BEGINNINGS: Final = {
     "cohere": (
         b'event: content-delta\ndata: {"type":"content-delta","index":0,'
         b'"delta":{"message":{"content":{"text":"Hello"}}}}\n\n'
+    ),
+    "bedrock": eventstream.encode_frame(
+        ((":event-type", "contentBlockDelta"), (":message-type", "event")),
+        b'{"contentBlockIndex":0,"delta":{"text":"Hello"}}',
     ),
 }
 """A piece of a response."""
@@ -131,7 +136,9 @@ class WaitingServer:
 
     async def __call__(self, connection: Connection) -> None:
         if self._beginning:
-            await connection.begin()
+            has_frames = eventstream.begins_eventstream(self._beginning)
+            content_type = eventstream.CONTENT_TYPE if has_frames else "text/event-stream"
+            await connection.begin(content_type=content_type)
             await connection.chunk(self._beginning)
         self.has_request.set()
         await connection.reader.read()

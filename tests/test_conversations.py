@@ -139,13 +139,23 @@ PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
             inputText="Once",
             textGenerationConfig={"temperature": 0, "topP": 0.9},
         ),
-        Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0, top_p=0.9),
+        Conversation(
+            (RequestMessage("user", (Text("Once"),)),),
+            temperature=0,
+            top_p=0.9,
+            model="amazon.titan-text-lite-v1",
+        ),
     ),
     "llama": (
         invoke_request(
             "meta.llama3-1-8b-instruct-v1%3A0", prompt="Once", temperature=0.5, top_p=0.9
         ),
-        Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0.5, top_p=0.9),
+        Conversation(
+            (RequestMessage("user", (Text("Once"),)),),
+            temperature=0.5,
+            top_p=0.9,
+            model="meta.llama3-1-8b-instruct-v1:0",
+        ),
     ),
 }
 

@@ -29,7 +29,16 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing import sse
 from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
 from sdk_requests import SDK_REQUESTS, SdkRequests, rows
-from sdk_requests.conversations import PNG_URL, QUESTION, Arguments, conversation, message
+from sdk_requests.conversations import (
+    CALLS,
+    PNG_URL,
+    QUESTION,
+    RESULT_MESSAGE,
+    WEATHER,
+    Arguments,
+    conversation,
+    message,
+)
 from sdk_requests.judge_process import Send
 from stub_upstream import Upstream, fixed_length, upstream
 
@@ -133,7 +142,10 @@ def test_a_decoded_request_is_encoded_to_the_same_request(requests: SdkRequests)
 def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
     thought = message("assistant", Reasoning("Hm."), "Yes.")
 
-    for dialect in ("openai-chat", "openai-responses", "anthropic", "openai-completions"):
+    for dialect in (
+        *(name for name in CHATS if name not in ("ollama", "cohere")),
+        "openai-completions",
+    ):
         body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
         assert b"Hm." not in body
         assert b"Yes." in body
@@ -156,19 +168,19 @@ def test_extra_fields_replace_those_of_the_body() -> None:
 CALL: Final = ToolCall("call_1", "weather", "{}")
 RESULT: Final = ToolResult("call_1", "21")
 IMAGE_BY_URL: Final = message("user", Media("image/png", url=PNG_URL))
-CHATS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
-STATELESS: Final = ("openai-chat", "anthropic", "ollama", "cohere", "openai-completions")
+CHATS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock")
+STATELESS: Final = ("openai-chat", "anthropic", "ollama", "cohere", "openai-completions", "bedrock")
 REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     *(
         (dialect, conversation(QUESTION, **{option: value}), f"{dialect} cannot represent {option}")
         for option, value, dialects_ in (
-            ("top_k", 3, ("openai-chat", "openai-responses", "openai-completions")),
+            ("top_k", 3, ("openai-chat", "openai-responses", "openai-completions", "bedrock")),
             (
                 "repeat_penalty",
                 1.1,
-                ("openai-chat", "openai-responses", "anthropic", "cohere", "openai-completions"),
+                tuple(name for name in (*CHATS, "openai-completions") if name != "ollama"),
             ),
-            ("seed", 7, ("openai-responses", "anthropic")),
+            ("seed", 7, ("openai-responses", "anthropic", "bedrock")),
             ("stop_sequences", ("END",), ("openai-responses",)),
             ("previous_response_id", "resp_1", STATELESS),
             ("stored_conversation_id", "conv_1", STATELESS),
@@ -243,7 +255,7 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             conversation(QUESTION, message("assistant", ToolCall("1", "weather", arguments))),
             f"{dialect}: the arguments of weather are not a JSON object, or contain a number",
         )
-        for dialect in ("anthropic", "ollama")
+        for dialect in ("anthropic", "ollama", "bedrock")
         for arguments in ("[1]", '{"a":', '{"a":1e999}', "no JSON")
     ),
     *(
@@ -252,7 +264,7 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             conversation(QUESTION, message("system", "Be brief.")),
             f"{dialect} cannot represent a system message after other messages",
         )
-        for dialect in ("anthropic", "openai-completions")
+        for dialect in ("anthropic", "openai-completions", "bedrock")
     ),
     *(
         (
@@ -266,10 +278,38 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             (message("tool", RESULT), "a message of role tool"),
         )
     ),
-    (
-        "anthropic",
-        conversation(QUESTION, response_schema={}),
-        "anthropic cannot represent an empty response_schema",
+    *(
+        (
+            dialect,
+            conversation(QUESTION, response_schema={}),
+            f"{dialect} cannot represent an empty response_schema",
+        )
+        for dialect in ("anthropic", "bedrock")
+    ),
+    *(
+        ("bedrock", conversation_, f"bedrock cannot represent {what}")
+        for conversation_, what in (
+            (Conversation((QUESTION,)), "a request without a model"),
+            (conversation(IMAGE_BY_URL), "media of type image/png by URL"),
+            (
+                conversation(message("user", Media("image/tiff", base64="eA=="))),
+                "media of type image/tiff inline",
+            ),
+            (
+                conversation(message("user", Media("application/pdf", url="https://a.example/b"))),
+                "media of type application/pdf by URL",
+            ),
+            (
+                conversation(message("user", Media("application/zip", base64="eA=="))),
+                "media of type application/zip inline",
+            ),
+            (conversation(QUESTION, tool_choice="required"), "a tool choice without tools"),
+            (conversation(QUESTION, tool_choice=ForcedTool("f")), "a tool choice without tools"),
+            (
+                conversation(QUESTION, CALLS, RESULT_MESSAGE, tools=(WEATHER,), tool_choice="none"),
+                "the tool choice none after tool calls",
+            ),
+        )
     ),
     (
         "anthropic",
@@ -557,6 +597,7 @@ def test_reasoning_of_recorded_responses_goes_back_as_it_came() -> None:
         ("openai-chat", set[str]()),
         ("openai-responses", {"an item of Responses"}),
         ("anthropic", {"redacted by Anthropic"}),
+        ("bedrock", {"redacted by Anthropic"}),
     ],
 )
 def test_reasoning_goes_back_to_the_provider_that_made_it_only(

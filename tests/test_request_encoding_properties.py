@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import groupby
 from typing import Any, Final
 
 import orjson
@@ -17,6 +18,7 @@ from llm_proxy.conversation import (
     Conversation,
     ForcedTool,
     RequestMessage,
+    Role,
     ToolChoice,
     ToolDefinition,
 )
@@ -43,7 +45,9 @@ JSON_OBJECTS: Final = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size
 SCHEMAS: Final = JSON_OBJECTS.map(lambda schema: {"type": "object", "properties": schema})
 BASE64: Final = st.binary(min_size=1, max_size=12).map(lambda data: b64encode(data).decode())
 TOOLS: Final = st.builds(ToolDefinition, TEXTS, st.text(max_size=20), SCHEMAS)
-ENCODING_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
+ENCODING_DIALECTS: Final = (
+    "openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock"
+)  # fmt: skip
 ALL_DIALECTS: Final = (*ENCODING_DIALECTS, "openai-completions")
 """Those too whose requests are decoded to one message."""
 
@@ -59,12 +63,21 @@ USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
     "anthropic": INLINE_IMAGES | IMAGES_BY_URL | PDFS,
     "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
     "cohere": INLINE_IMAGES | IMAGES_BY_URL,
+    "bedrock": INLINE_IMAGES
+    | PDFS
+    | st.builds(Media, st.sampled_from(["text/csv", "video/mp4", "audio/wav"]), base64=BASE64)
+    | st.builds(
+        Media,
+        st.sampled_from(["image/webp", "text/plain", "video/mov"]),
+        url=TEXTS.map(lambda path: f"s3://bucket/{path}"),
+    ),
 }
 REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
     "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
     | st.builds(Reasoning, redacted=TEXTS),
     "ollama": st.builds(Reasoning, TEXTS),
     "cohere": st.builds(Reasoning, TEXTS),
+    "bedrock": st.builds(Reasoning, TEXTS, signature=TEXTS) | st.builds(Reasoning, redacted=BASE64),
 }
 """The reasoning that each format can send back."""
 OPTIONS: Final[Mapping[str, st.SearchStrategy[Any]]] = {
@@ -83,6 +96,7 @@ OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
     "anthropic": frozenset(("repeat_penalty", "seed")),
     "ollama": frozenset(),
     "cohere": frozenset(("repeat_penalty",)),
+    "bedrock": frozenset(("top_k", "repeat_penalty", "seed")),
 }
 TOOL_CHOICES: Final[st.SearchStrategy[ToolChoice | None]] = st.one_of(
     st.none(), st.sampled_from(("auto", "none", "required")), TEXTS.map(ForcedTool)
@@ -120,6 +134,17 @@ def model_messages(draw: st.DrawFn, dialect: str, number: int) -> RequestMessage
     return message("assistant", *reasoning, *texts, *refusals, *calls)
 
 
+def one_message_per_side(messages: list[RequestMessage]) -> list[RequestMessage]:
+    """The messages as a format has them that sends adjacent ones of a role as one."""
+    merged = []
+    for is_model, group in groupby(messages, key=lambda each: each.role == "assistant"):
+        parts = tuple(part for each in group for part in each.parts)
+        has_only_results = all(isinstance(part, ToolResult) for part in parts)
+        role: Role = "assistant" if is_model else "tool" if has_only_results else "user"
+        merged.append(RequestMessage(role, parts))
+    return merged
+
+
 @st.composite
 def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     """A conversation that the format can represent, in the form to which it is decoded."""
@@ -130,7 +155,8 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     for number in range(draw(st.integers(0, 3))):
         messages.append(draw(user_messages(dialect)))
         messages.append(answer := draw(model_messages(dialect, number)))
-        failed = st.booleans() if dialect == "anthropic" else st.just(value=False)
+        has_status = dialect in ("anthropic", "bedrock")
+        failed = st.booleans() if has_status else st.just(value=False)
         calls = [part for part in answer.parts if isinstance(part, ToolCall)]
         results = [
             ToolResult(call.id, draw(st.text(max_size=20)), call.name, draw(failed))
@@ -138,6 +164,11 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
         ]
         messages += [message("tool", *results)] if results else []
     messages.append(draw(user_messages(dialect)))
+    tools = tuple(draw(st.lists(TOOLS, max_size=2)))
+    choices = TOOL_CHOICES_LIMITED.get(dialect, TOOL_CHOICES)
+    if dialect == "bedrock":
+        messages = one_message_per_side(messages)
+        choices = choices.filter(lambda choice: choice != "none") if tools else st.none()
     options = {
         option: draw(values)
         for option, values in OPTIONS.items()
@@ -148,9 +179,9 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     return Conversation(
         tuple(messages),
         system=system,
-        tools=tuple(draw(st.lists(TOOLS, max_size=2))),
+        tools=tools,
         model=draw(TEXTS),
-        tool_choice=draw(TOOL_CHOICES_LIMITED.get(dialect, TOOL_CHOICES)),
+        tool_choice=draw(choices),
         wants_signed_reasoning=dialect == "anthropic",
         is_stored_by_provider=dialect == "openai-responses",
         **options,
@@ -197,12 +228,16 @@ def test_property_13_tools_keep_names_descriptions_and_parameters(
 ) -> None:
     request = dialect_named(dialect).encode_request(conversation(QUESTION, tools=tuple(tools)))
 
-    functions = [tool.get("function", tool) for tool in orjson.loads(request.body).get("tools", [])]
+    body = orjson.loads(request.body)
+    sent = body.get("tools", []) or body.get("toolConfig", {}).get("tools", [])
+    functions = [tool.get("function") or tool.get("toolSpec") or tool for tool in sent]
     assert [
         ToolDefinition(
             function["name"],
             function.get("description", ""),
-            function["input_schema" if dialect == "anthropic" else "parameters"],
+            function.get("parameters")
+            or function.get("input_schema")
+            or function["inputSchema"]["json"],
         )
         for function in functions
     ] == tools

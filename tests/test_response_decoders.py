@@ -23,7 +23,7 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere")
+DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock")
 
 CALLS: Final = tuple(
     ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')

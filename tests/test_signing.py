@@ -422,23 +422,23 @@ def hide_botocore(patch: pytest.MonkeyPatch) -> None:
 MISSING_SETTINGS: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]]] = {
     "botocore": (
         hide_botocore,
-        "--sign aws: botocore is not installed; run pip install 'llm-proxy-replay[aws]'",
+        "signing for AWS requires botocore; run pip install 'llm-proxy-replay[aws]'",
     ),
     "credentials": (
         lambda patch: patch.delenv("AWS_ACCESS_KEY_ID"),
-        "--sign aws: no AWS credentials; set AWS_ACCESS_KEY_ID",
+        "no AWS credentials; set AWS_ACCESS_KEY_ID",
     ),
     "a region": (
         lambda patch: patch.delenv("AWS_REGION"),
-        "--sign aws: no AWS region; set AWS_REGION",
+        "no AWS region; set AWS_REGION",
     ),
     "the profile": (
         lambda patch: patch.setenv("AWS_PROFILE", "nobody"),
-        "--sign aws: cannot load the AWS credentials (ProfileNotFound); check AWS_PROFILE",
+        "cannot load the AWS credentials (ProfileNotFound); check AWS_PROFILE",
     ),
     "the secret": (
         lambda patch: patch.delenv("AWS_SECRET_ACCESS_KEY"),
-        "--sign aws: cannot load the AWS credentials (PartialCredentialsError)",
+        "cannot load the AWS credentials (PartialCredentialsError)",
     ),
 }
 
@@ -478,7 +478,7 @@ async def test_signing_is_an_option_and_a_variable(tmp_path: Path) -> None:
         "auto", "--port", "0", folder=tmp_path, env={**incomplete_env, "LLM_PROXY_SIGN": "aws"}
     )
     assert (by_option.exit_code, by_variable.exit_code) == (2, 2)
-    assert "--sign aws: no AWS region" in by_option.last_error_line
+    assert "no AWS region" in by_option.last_error_line
     assert by_variable.last_error_line == by_option.last_error_line
 
 

@@ -43,7 +43,7 @@ def configure(patch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
 
 def assert_refused(error: Exception | None, kind: str) -> None:
     """Assert that the error names its exception type and nothing more."""
-    assert str(error).startswith(f"--sign aws: cannot load the AWS credentials ({kind}); check")
+    assert str(error).startswith(f"cannot load the AWS credentials ({kind}); check")
     assert CANARY not in str(error)
 
 

@@ -1,4 +1,4 @@
-"""A provider that is reached over HTTP: a dialect, a base URL and a key.
+"""A provider that is reached over HTTP: a dialect, a base URL, and a key or AWS credentials.
 
 Requests are encoded and responses decoded by the dialects of `llm_proxy`, and sent by its upstream
 client, which notices every way in which a connection can fail.  A request is sent again, as
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
@@ -30,6 +30,7 @@ from llm_proxy.exchange import Request
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.running.settings import checked_http_url
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
+from llm_proxy.shell.upstream.signing import environment_region
 from llm_proxy.version import __version__
 
 _FIRST_WAIT_S: Final = 0.5
@@ -50,17 +51,23 @@ class HttpSettings:
     """How a provider is reached."""
 
     base_url: str
-    """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family."""
+    """As in the environment variable of its SDK: with `/v1` for those of OpenAI's family.
+
+    With `signs_requests` it may be empty: requests go to AWS, in the configured region."""
     api_key: str = field(default="", repr=False)
     timeout_s: float = 600.0
     """Seconds without a head, and then without content, after which a response has failed."""
     max_retries: int = 2
     connect_timeout_s: float = 10.0
+    signs_requests: bool = False
+    """Whether requests for Bedrock are signed with the AWS credentials of this machine, if there is
+    no API key.  Requires the extra `aws`."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for a URL that is not plain http or https, and an invalid key."""
         try:
-            checked_http_url("base_url", self.base_url)
+            if self.base_url or not self.signs_requests:
+                checked_http_url("base_url", self.base_url)
         except UsageError as error:
             raise ValueError(str(error)) from None
         if not (self.api_key.isascii() and self.api_key.isprintable()):
@@ -102,13 +109,15 @@ class HttpProvider:
         self._wire_provider = provider or providers.provider_of_request(sample_request)
         self._replaces_v1 = replaces_v1
         self._sleep = sleep
-        self._clients: dict[asyncio.AbstractEventLoop, LiveUpstream] = {}
-        """By event loop, to which connections belong."""
+        self._clients: dict[asyncio.AbstractEventLoop, asyncio.Task[LiveUpstream]] = {}
+        """What opens a client, by event loop, to which connections belong."""
 
     async def aclose(self) -> None:
         """Close all connections of this event loop; a later request opens new ones."""
-        if (client := self._clients.pop(asyncio.get_running_loop(), None)) is not None:
-            await client.__aexit__()
+        if (opening := self._clients.pop(asyncio.get_running_loop(), None)) is not None:
+            with suppress(UsageError):
+                client = await opening
+                await client.__aexit__()
 
     async def chat_stream(self, request: Conversation) -> AsyncGenerator[ProviderEvent, None]:
         """Request a response and yield its events: the last is a `ResponseEnd` or an `ErrorEvent`.
@@ -175,6 +184,8 @@ class HttpProvider:
             yield FailedAttempt(self._connection_error(failure), is_temporary=True)
         except RequestRefused as error:
             yield FailedAttempt(ErrorEvent(str(error)))
+        except UsageError as error:
+            yield FailedAttempt(ErrorEvent(str(error), "NOT_CONFIGURED"))
         except (InvalidResponse, TimeoutError) as error:
             if response.is_error:  # the status says more than a broken body
                 yield response.failed_attempt()
@@ -228,20 +239,10 @@ class HttpProvider:
     async def _stream(self, request: Request) -> AsyncGenerator[Burst, None]:
         """Send a request and yield the actions of its response.
 
-        Raises `UpstreamFailed` if there is no response.
+        Raises `UpstreamFailed` if there is no response, and `UsageError` as `_client` does.
         """
         loop = asyncio.get_running_loop()
-        if (client := self._clients.get(loop)) is None:
-            settings = UpstreamSettings(
-                {self._wire_provider: self.settings.base_url},
-                frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),
-                idle_timeout_s=self.settings.timeout_s + _IDLE_MARGIN_S,
-                connect_timeout_s=self.settings.connect_timeout_s,
-            )
-            for other in [each for each in [*self._clients] if each.is_closed()]:
-                self._clients.pop(other, None)
-            client = self._clients[loop] = LiveUpstream(settings)
-            await client.__aenter__()  # at once: without signing, nothing is awaited
+        client = await self._client(loop)
         routed = RoutedRequest(
             request,
             request,
@@ -254,6 +255,37 @@ class HttpProvider:
         async with aclosing(client.stream(routed, None)) as bursts:
             async for burst in bursts:
                 yield burst
+
+    async def _client(self, loop: asyncio.AbstractEventLoop) -> LiveUpstream:
+        """The client of this event loop; concurrent first requests wait for the same.
+
+        Raises `UsageError` if requests are to be signed, and cannot be: the next request tries
+        again.
+        """
+        for other in [each for each in [*self._clients] if each.is_closed()]:
+            self._clients.pop(other, None)
+        if (opening := self._clients.get(loop)) is None:
+            opening = self._clients[loop] = loop.create_task(self._open_client())
+        try:
+            return await asyncio.shield(opening)  # another request may wait for it
+        except UsageError:
+            if self._clients.get(loop) is opening:
+                del self._clients[loop]
+            raise
+
+    async def _open_client(self) -> LiveUpstream:
+        base_url, key = self.settings.base_url, self.settings.api_key
+        if key and not base_url:
+            sample = self._dialect.sample_request("model", stream=True)
+            base_url = providers.signed_url(sample.path, environment_region())
+        settings = UpstreamSettings(
+            {self._wire_provider: base_url} if base_url else {},
+            frozenset((self._wire_provider,)) if self._replaces_v1 else frozenset(),
+            idle_timeout_s=self.settings.timeout_s + _IDLE_MARGIN_S,
+            connect_timeout_s=self.settings.connect_timeout_s,
+            signs_requests=self.settings.signs_requests and not key,
+        )
+        return await LiveUpstream(settings).__aenter__()
 
     def _encode_request(self, conversation: Conversation) -> Request:
         return self._dialect.encode_request(conversation, provider=self._wire_provider)
@@ -278,7 +310,8 @@ class HttpProvider:
 
     def _connection_error(self, failure: UpstreamFailed) -> ErrorEvent:
         """The error for a request to which no response came."""
-        server = f"{self.server_label} at {self.settings.base_url}"
+        base_url = self.settings.base_url
+        server = f"{self.server_label} at {base_url}" if base_url else self.server_label
         connect_error = f"Failed to connect to {server}"
         match failure.__cause__:
             case aiohttp.ClientConnectorError(os_error=error):

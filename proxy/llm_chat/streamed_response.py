@@ -26,7 +26,7 @@ from llm_proxy import framing, providers
 from llm_proxy.dialects import Completeness, Dialect, DialectResponse, json_api
 from llm_proxy.dialects.lenient_json import parse_json
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value, retry_after_ms
-from llm_proxy.framing import sse
+from llm_proxy.framing import eventstream, sse
 from llm_proxy.shell.content_decoders import (
     MAX_DECODED_BYTES,
     InvalidContentCoding,
@@ -207,7 +207,8 @@ class StreamedResponse:
             if not pieces:
                 messages_without_pieces.append(message)
                 if must_be_json and self._is_malformed(message):
-                    raise InvalidResponse("a message of its stream is not JSON")
+                    kind = "an event" if self._codec == eventstream.CODEC_NAME else "JSON"
+                    raise InvalidResponse(f"a message of its stream is not {kind}")
             for piece in pieces:
                 yield from self._events_of_piece(piece)
         # Pieces of arguments are content too, but give no events.
@@ -216,10 +217,14 @@ class StreamedResponse:
         )
 
     def _is_malformed(self, message: bytes) -> bool:
-        """Whether a message that must be JSON is not."""
+        """Whether a message that must be JSON, or a frame with JSON, is not."""
         data: bytes | None = message
         if self._codec == "sse":
             data = sse.parse_event(message).data
+        elif self._codec == eventstream.CODEC_NAME:
+            if (frame := eventstream.parse_frame(message)) is None:
+                return True
+            data = frame.payload
         if data is None or not data.strip() or data.strip() == sse.DONE_DATA:
             return False
         try:

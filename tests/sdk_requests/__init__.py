@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from llm_proxy.conversation import Conversation
 from sdk_requests import (
     anthropic_messages,
+    bedrock_converse,
     cohere_chat,
     deepseek,
     groq,
@@ -46,6 +47,7 @@ SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
     anthropic_messages,
     ollama_chat,
     cohere_chat,
+    bedrock_converse,
     openai_completions,
     deepseek,
     groq,

@@ -46,6 +46,11 @@ class FragmentJoiner:
             self._groups.append(group)
         group.append(fragment)
 
+    def latest_part(self, kind: type[Part], key: Hashable = "") -> Part | None:
+        """The latest part of this kind and key, joined from its fragments so far."""
+        group = self._latest_group_by_identity.get((kind, key))
+        return None if group is None else _join_fragments(group)
+
     def joined_parts(self, start: int = 0) -> tuple[Part, ...]:
         """The parts so far, from the one with this number on, each joined from its fragments."""
         return tuple(_join_fragments(group) for group in self._groups[start:])

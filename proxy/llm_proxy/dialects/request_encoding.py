@@ -159,6 +159,15 @@ def _is_system(message: RequestMessage) -> bool:
     return message.role == "system"
 
 
+def is_signed_reasoning(reasoning: Reasoning) -> bool:
+    """Whether Anthropic or Bedrock takes the reasoning back: it is signed or encrypted.
+
+    Reasoning of other providers has metadata; what they sign or encrypt is refused.
+    """
+    is_redacted = bool(reasoning.redacted) and not reasoning.text
+    return not reasoning.metadata and (bool(reasoning.signature) or is_redacted)
+
+
 def encode_options(dialect: str, conversation: Conversation, names: OptionNames) -> Document:
     """The generation options that are set, by the format's own names.
 

@@ -135,9 +135,9 @@ def _has_no_arguments(response: JudgeResponse, index: int) -> bool:
 SEND_BY_DIALECT: Final = {"bedrock": converse, "bedrock-invoke": invoke_model}
 
 
-def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
-    """Create a client of the proxy at this URL."""
-    client = boto3.client(
+def make_client(url: str) -> Any:
+    """Create a client of the proxy or server at this URL."""
+    return boto3.client(
         "bedrock-runtime",
         endpoint_url=url,
         region_name="us-east-1",
@@ -150,6 +150,10 @@ def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
         ),
     )
 
+
+def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
+    """Create a sender of requests to the proxy at this URL."""
+    client = make_client(url)
     return lambda request: SEND_BY_DIALECT[request.dialect](client, request)
 
 

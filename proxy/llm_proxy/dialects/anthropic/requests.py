@@ -246,8 +246,7 @@ def _encode_model_part(part: Part) -> Document | None:
             citations = tuple(filter(blocks.original_type, part.citations))
             return blocks.encode_block(replace(part, citations=citations), "", ())
         case Reasoning() if kind != blocks.COMPACTION:
-            # Reasoning of other providers has metadata; what they sign or encrypt is refused.
-            is_own = not part.metadata and (part.signature or (part.redacted and not part.text))
+            is_own = request_encoding.is_signed_reasoning(part)
             return blocks.encode_block(part, "", ()) if is_own else None
         case ToolCall():
             arguments = normalized_object_json(part.arguments or "{}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from llm_proxy.dialects import json_api
 from llm_proxy.dialects.lenient_json import (
     Fields,
     get_integer,
@@ -26,7 +27,7 @@ from llm_proxy.dialects.lenient_json import (
 from llm_proxy.dialects.openai import chat_messages
 from llm_proxy.dialects.openai.chat_messages import ChatMessageDecoder
 from llm_proxy.dialects.wire import UsageFields
-from llm_proxy.turns import FinishReason, Json, Turn
+from llm_proxy.turns import FinishReason, Json, Part, Turn
 
 _CHOICE_LIST_FIELDS: Final = ("results", "outputs", "generations", "choices")
 _TEXT_FIELDS: Final = ("outputText", "generation", "text")
@@ -90,20 +91,31 @@ class CompletionsDecoder:
         choices = self._choices.values()
         return bool(choices) and all(choice.finish_raw for choice in choices)
 
-    def feed(self, document: Fields, *, streamed: bool) -> None:
-        """Decode one document; one in none of these formats is ignored."""
+    def feed(self, document: Fields, *, streamed: bool) -> list[Part]:
+        """Decode one document; one in none of these formats is ignored.
+
+        Returns what it adds to the first choice: calls when the choice has finished.
+        """
+        pieces: list[Part] = []
         choices = _choice_objects(document)
         if choices is None:
-            return
+            return pieces
         names = ("id", "model", *_COUNT_FIELDS)
         self._response_fields.update(select_metadata(document, names))
         for position, fields in enumerate(choices):
             index = get_integer(fields, "index")
-            choice = self._choices.setdefault(position if index is None else index, _Choice())
-            choice.message.feed(_message_of_choice(fields), streamed=streamed)
+            index = position if index is None else index
+            choice = self._choices.setdefault(index, _Choice())
+            added = choice.message.feed(_message_of_choice(fields), streamed=streamed)
             finish_reasons = (get_text(fields, name) for name in _FINISH_FIELDS)
-            choice.finish_raw = next(filter(None, finish_reasons), choice.finish_raw)
+            reason = next(filter(None, finish_reasons), "")
+            if (reason and not choice.finish_raw) or not streamed:
+                added += filter(json_api.is_client_call, choice.message.decoded_parts())
+            choice.finish_raw = reason or choice.finish_raw
             self._response_fields.update(select_metadata(fields, _COUNT_FIELDS))
+            if index == 0:
+                pieces += added
+        return pieces
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns so far, one per choice."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from llm_proxy.dialects import response_encoding
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import converse_blocks, errors, frames, usage
 from llm_proxy.dialects.encoding import EncodeContext
@@ -118,6 +118,8 @@ class ConverseDecoder:
         self._fragments = FragmentJoiner()
         self._tool_names: dict[str, str] = {}
         """The tool of each call id."""
+        self._open_calls: set[int | None] = set()
+        """The indexes of the calls that have not stopped."""
         self._response_fields: dict[str, Json] = {}
         self.is_empty = True
         """Whether nothing was fed yet."""
@@ -127,29 +129,38 @@ class ConverseDecoder:
         """The stop reason; empty if there is none yet."""
         return get_text(self._response_fields, "stopReason")
 
-    def feed(self, event: str, fields: Fields) -> None:
-        """Decode one event; those of unknown names are ignored."""
+    def feed(self, event: str, fields: Fields) -> list[Part]:
+        """Decode one event; those of unknown names are ignored.
+
+        Returns its piece of text, or the call whose block it stops.
+        """
         if event not in EVENT_NAMES:
-            return
+            return []
         self.is_empty = False
         index = get_integer(fields, "contentBlockIndex")
         match event:
             case "contentBlockStart":
-                self._add_block(index, get_object(fields, "start"))
+                return self._add_block(index, get_object(fields, "start"))
             case "contentBlockDelta":
-                self._add_block(index, get_object(fields, "delta"))
+                return self._add_block(index, get_object(fields, "delta"))
+            case "contentBlockStop" if index in self._open_calls:
+                self._open_calls.discard(index)
+                call = self._fragments.latest_part(ToolCall, index)
+                return [call] if call is not None and json_api.is_client_call(call) else []
             case "messageStop" | "metadata":
                 self._response_fields.update(fields)
             case _:
                 pass  # starts and stops without content
+        return []
 
-    def feed_whole_response(self, document: Fields) -> None:
-        """Decode the one document of a response that does not stream."""
+    def feed_whole_response(self, document: Fields) -> list[Part]:
+        """Decode the one document of a response that does not stream; return all its pieces."""
         self.is_empty = False
         self._response_fields.update(document)
         message = get_object(get_object(document, "output"), "message")
         for index, block in enumerate(get_objects(message, "content")):
             self._add_block(index, block)
+        return [part for part in self._fragments.joined_parts() if json_api.is_piece(part)]
 
     def turn(self) -> Turn:
         """The turn so far."""
@@ -168,9 +179,17 @@ class ConverseDecoder:
             metadata=select_metadata(fields, (*_STOP_METADATA, *_END_METADATA, _USAGE)),
         )
 
-    def _add_block(self, index: int | None, block: Fields) -> None:
-        """Add a block, its start or its delta, all of which have the same format."""
+    def _add_block(self, index: int | None, block: Fields) -> list[Part]:
+        """Add a block, its start or its delta, all of which have the same format.
+
+        Returns its pieces of text.
+        """
+        pieces: list[Part] = []
         for part in converse_blocks.decode_parts(block):
+            if isinstance(part, ToolCall):
+                self._open_calls.add(index)
+            elif json_api.is_piece(part):
+                pieces.append(part)
             match part:
                 case Text() if self._joins_text:
                     self._fragments.add_fragment(part, "text")
@@ -182,6 +201,7 @@ class ConverseDecoder:
                     self._fragments.add_fragment(part, index)
                 case _:
                     self._fragments.add_fragment(part, index)
+        return pieces
 
 
 def event_output_chars(event: str, fields: Fields) -> int:

@@ -40,7 +40,7 @@ from llm_proxy.turns import (
 _TOOL_USE: Final = "tool_use"
 _TOOL_RESULT: Final = "tool_result"
 """The default types of calls and results, which are not sent."""
-_PROVIDER_TOOL_USE: Final = "server_tool_use"
+PROVIDER_TOOL_USE: Final = "server_tool_use"
 """The type of a call that the provider runs itself."""
 
 _CITATION_METADATA: Final = ("location", "source")
@@ -55,7 +55,8 @@ _MEDIA_FORMATS: Final[Mapping[str, frozenset[str]]] = {
         ("mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp")
     ),
 }  # fmt: skip
-_S3_PREFIX: Final = "s3://"
+S3_PREFIX: Final = "s3://"
+"""The beginning of the only URLs that the API has."""
 
 
 def decode_parts(block: Fields) -> Iterator[Part]:
@@ -155,9 +156,9 @@ def representable_part(part: Part, *, stream: bool) -> Part | None:
             kind, _, format_name = media_type.partition("/")
             if format_name not in _MEDIA_FORMATS.get(kind, ()) or (stream and kind != "image"):
                 return None
-            if _is_base64(part.base64):
+            if is_base64(part.base64):
                 return Media(media_type, base64=part.base64)
-            return Media(media_type, url=part.url) if part.url.startswith(_S3_PREFIX) else None
+            return Media(media_type, url=part.url) if part.url.startswith(S3_PREFIX) else None
         case _:
             return part
 
@@ -169,7 +170,8 @@ def _sent_type(metadata: Metadata, default: str) -> Metadata:
     return (("type", kind),) if is_type and kind != default else ()
 
 
-def _is_base64(text: str) -> bool:
+def is_base64(text: str) -> bool:
+    """Whether the text is base64 of at least one byte."""
     try:
         return bool(base64.b64decode(text, validate=True))
     except ValueError:
@@ -200,9 +202,14 @@ def _encode_content(part: ToolCall | ToolResult | Media) -> Document:
         case ToolCall():
             return {"input": orjson.Fragment(part.arguments)}
         case ToolResult():
-            return {"content": _encode_result_contents(part)}
-        case Media(base64=data):
-            return {"source": {"bytes": data} if data else {"s3Location": {"uri": part.url}}}
+            return {"content": encode_result_contents(part)}
+        case Media():
+            return {"source": encode_source(part)}
+
+
+def encode_source(media: Media) -> Document:
+    """Where the bytes of media are: inline or in S3."""
+    return {"bytes": media.base64} if media.base64 else {"s3Location": {"uri": media.url}}
 
 
 def encode_start(part: Part, answered_calls: Collection[str]) -> Document:
@@ -210,7 +217,7 @@ def encode_start(part: Part, answered_calls: Collection[str]) -> Document:
     match part:
         case ToolCall():
             is_unmarked = part.id in answered_calls and not part.metadata
-            kind = {"type": _PROVIDER_TOOL_USE} if is_unmarked else dict(part.metadata)
+            kind = {"type": PROVIDER_TOOL_USE} if is_unmarked else dict(part.metadata)
             return {"toolUse": {"toolUseId": part.id, "name": part.name, **kind}}
         case ToolResult():
             status = "error" if part.failed else "success"
@@ -240,7 +247,7 @@ def encode_deltas(part: Part, split_text: Callable[[str], Iterable[str]]) -> Ite
         case ToolCall():
             yield from ({"toolUse": {"input": piece}} for piece in split_text(part.arguments))
         case ToolResult():
-            yield {"toolResult": _encode_result_contents(part)}
+            yield {"toolResult": encode_result_contents(part)}
         case Media():
             yield {part.media_type.partition("/")[0]: _encode_content(part)}
         case Refusal():
@@ -252,12 +259,12 @@ def _encode_redacted(reasoning: Reasoning) -> Document:
     redacted = reasoning.redacted
     if reasoning.text or reasoning.signature or not redacted:
         return {}
-    if not _is_base64(redacted):
+    if not is_base64(redacted):
         redacted = base64.b64encode(redacted.encode()).decode()
     return {"redactedContent": redacted}
 
 
-def _encode_result_contents(result: ToolResult) -> list[Document]:
+def encode_result_contents(result: ToolResult) -> list[Document]:
     """The contents of a result: `json` if it is an object in normalized form, else `text`."""
     if encoding.normalized_object_json(result.content) == result.content:
         return [{"json": orjson.Fragment(result.content)}]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import orjson
 
@@ -22,13 +22,14 @@ from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, Meta
 from llm_proxy.dialects.bedrock import (
     auxiliary_responses,
     converse,
-    converse_request_decoder,
+    converse_requests,
     errors,
     frames,
     invoke,
     model_formats,
     usage,
 )
+from llm_proxy.dialects.bedrock.converse_requests import CONVERSE, CONVERSE_STREAM, MODEL_SEGMENT
 from llm_proxy.dialects.bedrock.invoke import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_formats import ModelFormat
 from llm_proxy.dialects.encoding import EncodeContext
@@ -38,9 +39,8 @@ from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
-_STREAM_OPERATIONS: Final = ("converse-stream", "invoke-with-response-stream")
-_MODEL_SEGMENT: Final = "/model/"
+_DOCUMENT_OPERATIONS: Final = (CONVERSE, "invoke")
+_STREAM_OPERATIONS: Final = (CONVERSE_STREAM, "invoke-with-response-stream")
 _COUNT_OPERATION: Final = "count-tokens"
 
 
@@ -82,12 +82,21 @@ class Bedrock(Dialect):
         body = parse_object(request.body)
         if not body or operation not in (*_DOCUMENT_OPERATIONS, *_STREAM_OPERATIONS):
             return None
-        if operation.startswith(_DOCUMENT_OPERATIONS[0]):
-            return replace(
-                converse_request_decoder.decode_request(body),
-                wants_signed_reasoning=model_formats.requires_signed_reasoning(model),
-            )
-        return model_formats.decode_request(model, body)
+        if operation not in (CONVERSE, CONVERSE_STREAM):
+            conversation = model_formats.decode_request(model, body)
+            return conversation and replace(conversation, model=model)
+        return replace(
+            converse_requests.decode_request(body),
+            model=model,
+            wants_signed_reasoning=model_formats.requires_signed_reasoning(model),
+        )
+
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
+        """A Converse request, which works with any model."""
+        top_k_path = model_formats.top_k_path(conversation.model)
+        return converse_requests.encode_request(conversation, top_k_path, stream=stream)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """Frames or whole, by content type; without one, by the operation."""
@@ -117,14 +126,15 @@ class Bedrock(Dialect):
         """One turn, or one per choice of the model's own format."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=errors.decode_http_error(response)),)
-        decoder = BedrockResponseDecoder()
+        turns = json_api.decoded_turns(self.response_decoder(response.codec_name), response)
         if response.codec_name == frames.CODEC:
-            for frame in filter(None, frames.decode_frames(response)):
-                decoder.feed_frame(frame)
-            return decoder.turns()
-        decoder.feed_model_payload(parse_object(response.body), streamed=False)
+            return turns
         header_usage = usage.decode_headers(response.head.headers)
-        return tuple(replace(turn, usage=turn.usage or header_usage) for turn in decoder.turns())
+        return tuple(replace(turn, usage=turn.usage or header_usage) for turn in turns)
+
+    def response_decoder(self, codec_name: str) -> BedrockResponseDecoder:
+        """A decoder of frames, or of a document; it has no counts of tokens that headers have."""
+        return BedrockResponseDecoder(codec_name)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta, of Converse or of the model's own format."""
@@ -145,9 +155,8 @@ class Bedrock(Dialect):
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A Converse request, which works with any model."""
-        operation = _STREAM_OPERATIONS[0] if stream else _DOCUMENT_OPERATIONS[0]
         return response_encoding.json_post_request(
-            f"{_MODEL_SEGMENT}{quote(model, safe='')}/{operation}", {"messages": []}
+            converse_requests.path(model, stream=stream), {"messages": []}
         )
 
     def wire_format(
@@ -196,7 +205,7 @@ class Bedrock(Dialect):
 
 def _model_and_operation(request: Request) -> tuple[str, str]:
     path, _, operation = request.path.rpartition("/")
-    return unquote(path.partition(_MODEL_SEGMENT)[2]), operation
+    return unquote(path.partition(MODEL_SEGMENT)[2]), operation
 
 
 def _model_format_of(request: Request) -> ModelFormat | None:
@@ -205,6 +214,6 @@ def _model_format_of(request: Request) -> ModelFormat | None:
     Raises `NotRepresentable` if responses in that format are not encoded.
     """
     model, operation = _model_and_operation(request)
-    if operation.startswith(_DOCUMENT_OPERATIONS[0]):
+    if operation in (CONVERSE, CONVERSE_STREAM):
         return None
     return model_formats.format_of_model(model, parse_object(request.body))

@@ -40,9 +40,14 @@ _MAX_FRAME_BYTES: Final = 2**40
 """No limit, so that frames that were split at the limit for messages are rejoined."""
 
 
+def splitter() -> EventStreamSplitter:
+    """A splitter of a body's messages into its frames, whatever their length."""
+    return EventStreamSplitter(_MAX_FRAME_BYTES)
+
+
 def decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
     """The frames; None for bytes that are not a frame."""
-    codec = EventStreamSplitter(_MAX_FRAME_BYTES)
+    codec = splitter()
     for message in response.framed_messages:
         yield from map(parse_frame, codec.feed(message))
     yield from map(parse_frame, codec.close())

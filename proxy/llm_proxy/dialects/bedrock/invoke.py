@@ -30,8 +30,8 @@ from llm_proxy.dialects.lenient_json import (
     selected_fields,
 )
 from llm_proxy.dialects.wire import WireFormat
-from llm_proxy.framing.eventstream import Frame
-from llm_proxy.turns import Failure, Json, Turn
+from llm_proxy.framing.eventstream import Frame, parse_frame
+from llm_proxy.turns import Failure, Json, Part, Turn
 
 _SERVICE_FIELD_PREFIX: Final = "amazon-bedrock-"
 """The prefix of the fields that the service adds to a model's own."""
@@ -48,9 +48,10 @@ _ANTHROPIC_KINDS: Final = MESSAGE_KINDS | {"message_stop", "ping"}
 
 
 class BedrockResponseDecoder:
-    """Decodes the documents and events of a response to turns, and detects its end."""
+    """Decodes the frames or the document of a response to turns, and detects its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, codec_name: str = frames.CODEC) -> None:
+        self._splitter = frames.splitter() if codec_name == frames.CODEC else None
         self._anthropic = MessagesResponseDecoder()
         self._converse = ConverseDecoder()
         self._nova = ConverseDecoder(joins_text=True)
@@ -69,16 +70,25 @@ class BedrockResponseDecoder:
             "every choice finished" if self._completions.all_finished else ""
         )
 
-    def feed_frame(self, frame: Frame) -> None:
-        """Decode one frame: an exception, an event of ConverseStream, or one of the model's own."""
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode a message of the body, or a whole document; return its pieces."""
+        if self._splitter is None:
+            return self._feed_model_payload(parse_object(message), streamed=False)
+        received_frames = filter(None, map(parse_frame, self._splitter.feed(message)))
+        return [piece for frame in received_frames for piece in self.feed_frame(frame)]
+
+    def feed_frame(self, frame: Frame) -> list[Part]:
+        """Decode one frame: an exception, an event of ConverseStream, or one of the model's own.
+
+        Returns the pieces that it adds.
+        """
         self.exception = self.exception or frames.decode_exception(frame)
         event, fields = frame.header(frames.EVENT_TYPE), parse_object(frame.payload)
         if event == frames.CHUNK_EVENT:
-            self.feed_model_payload(frames.unwrap_chunk(fields), streamed=True)
-        else:
-            self._feed_event(self._converse, event, fields)
+            return self._feed_model_payload(frames.unwrap_chunk(fields), streamed=True)
+        return self._feed_event(self._converse, event, fields)
 
-    def feed_model_payload(self, fields: Fields, *, streamed: bool) -> None:
+    def _feed_model_payload(self, fields: Fields, *, streamed: bool) -> list[Part]:
         """Decode one document or one event of a model's own format; unknown ones are ignored."""
         self._service_fields.update(
             (name, value)
@@ -90,7 +100,7 @@ class BedrockResponseDecoder:
         fields = _with_completion_type(fields)
         kind = messages.response_payload_kind(fields)
         if kind in _ANTHROPIC_KINDS:
-            self._anthropic.feed(fields)
+            pieces = self._anthropic.feed(fields)
             reason = messages.stop_reason(fields)
             if kind == "error":
                 self.failure = self.failure or messages.decode_failure(fields)
@@ -98,18 +108,22 @@ class BedrockResponseDecoder:
                 self._ending_reason = kind
             elif reason and kind in ("message_delta", "completion"):
                 self._ending_reason = f"stop_reason: {reason}"
-        elif isinstance(fields.get("output"), dict):
-            self._converse.feed_whole_response(fields)
-        elif names := _CONVERSE_EVENT_NAMES.intersection(fields):
-            for name in names:
-                self._feed_event(self._nova, name, get_object(fields, name))
-        else:
-            self._completions.feed(fields, streamed=streamed)
+            return pieces
+        if isinstance(fields.get("output"), dict):
+            return self._converse.feed_whole_response(fields)
+        if names := _CONVERSE_EVENT_NAMES.intersection(fields):
+            return [
+                piece
+                for name in names
+                for piece in self._feed_event(self._nova, name, get_object(fields, name))
+            ]
+        return self._completions.feed(fields, streamed=streamed)
 
-    def _feed_event(self, decoder: ConverseDecoder, event: str, fields: Fields) -> None:
-        decoder.feed(event, fields)
+    def _feed_event(self, decoder: ConverseDecoder, event: str, fields: Fields) -> list[Part]:
+        pieces = decoder.feed(event, fields)
         if decoder.stop_reason:
             self._ending_reason = f"messageStop: {decoder.stop_reason}"
+        return pieces
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns so far, with the service's fields; the model's own usage takes precedence."""

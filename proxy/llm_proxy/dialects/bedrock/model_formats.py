@@ -17,7 +17,7 @@ from typing import Final
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import request_decoding
 from llm_proxy.dialects.anthropic import messages, requests
-from llm_proxy.dialects.bedrock import converse, converse_request_decoder
+from llm_proxy.dialects.bedrock import converse, converse_requests
 from llm_proxy.dialects.bedrock.completions import FINISH_BY_REASON
 from llm_proxy.dialects.cohere import chat_v1
 from llm_proxy.dialects.encoding import EncodeContext
@@ -220,15 +220,16 @@ _Entry = tuple[Callable[[Fields], Conversation], ModelFormat | None]
 
 _CLAUDE_ENTRY: Final[_Entry] = (requests.decode_request, _CLAUDE)
 _CLAUDE_COMPLETION_ENTRY: Final[_Entry] = (requests.decode_completion_request, None)
-_NOVA_ENTRY: Final[_Entry] = (converse_request_decoder.decode_request, _NOVA)
+_NOVA_ENTRY: Final[_Entry] = (converse_requests.decode_request, _NOVA)
 _TITAN_ENTRY: Final[_Entry] = (_decode_titan_request, None)
 _LLAMA_ENTRY: Final[_Entry] = (_decode_prompt, _LLAMA)
 
 _CLAUDE_PATTERN: Final = r"anthropic\."
+_NOVA_PATTERN: Final = r"amazon\.nova-(?!canvas|reel|sonic|.*embed)"
 
 _ENTRY_BY_MODEL_PATTERN: Final[tuple[tuple[str, _Entry], ...]] = (
     (_CLAUDE_PATTERN, _CLAUDE_ENTRY),
-    (r"amazon\.nova-(?!canvas|reel|sonic|.*embed)", _NOVA_ENTRY),
+    (_NOVA_PATTERN, _NOVA_ENTRY),
     (r"amazon\.titan-(?:text|tg1)", _TITAN_ENTRY),
     (r"meta\.llama", _LLAMA_ENTRY),
     (r"mistral\.(?:mistral-7b|mixtral|mistral-(?:small|large)-2402)",
@@ -241,6 +242,12 @@ _ENTRY_BY_MODEL_PATTERN: Final[tuple[tuple[str, _Entry], ...]] = (
      (chat_requests.decode_request, _chat_format())),
 )  # fmt: skip
 """In matching order."""
+
+_TOP_K_PATHS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    (_CLAUDE_PATTERN, ("top_k",)),
+    (_NOVA_PATTERN, ("inferenceConfig", "topK")),
+)
+"""The documented places of top-k in the additional fields of a Converse request."""
 
 _ENTRY_BY_REQUEST_FIELD: Final[tuple[tuple[str, _Entry], ...]] = (
     ("anthropic_version", _CLAUDE_ENTRY),
@@ -284,6 +291,12 @@ def format_of_model(model: str, body: Fields) -> ModelFormat:
 def requires_signed_reasoning(model: str) -> bool:
     """Whether the model requires signatures on reasoning in the history (Anthropic)."""
     return _matches_model_pattern(_CLAUDE_PATTERN, model)
+
+
+def top_k_path(model: str) -> tuple[str, ...]:
+    """The path of top-k in the additional fields of Converse; empty for models without one."""
+    paths = (path for pattern, path in _TOP_K_PATHS if _matches_model_pattern(pattern, model))
+    return next(paths, ())
 
 
 def _entry_of_model(model: str, body: Fields) -> _Entry | None:

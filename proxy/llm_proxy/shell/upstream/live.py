@@ -223,11 +223,12 @@ class LiveUpstream:
         if base_url is None and self._signer and routed.provider == providers.SIGNED_PROVIDER:
             base_url = providers.signed_url(upstream_request.path, self._signer.region)
         if base_url is None:
+            signing = "--sign aws, or with " * (routed.provider == providers.SIGNED_PROVIDER)
             raise UpstreamFailed(
                 502,
                 f"no upstream is set for {routed.request.method} {routed.stored_request.path} "
                 f"(provider {routed.provider}); start llm-proxy with "
-                f"--upstream {routed.provider}=URL",
+                f"{signing}--upstream {routed.provider}=URL",
             )
         replaces_v1 = routed.provider in self._settings.replacing_v1
         return URL(

@@ -2,7 +2,7 @@
 
 A signature covers the host, and the client's signature is for this proxy's host.  botocore makes
 the new one: it knows every source of credentials, and renews expired ones.  It is an optional
-dependency, imported only here, and only if the operator enables signing.
+dependency, imported only here, and only where requests are to be signed.
 """
 
 from __future__ import annotations
@@ -73,20 +73,12 @@ class AwsSigner:
         self.region = self.region or self._run_startup_lookup(
             lambda: session.get_config_variable("region")
         )
-        if self.region and _REGION_NAME.fullmatch(self.region) is None:
-            raise UsageError(
-                f"--sign aws: {printable_excerpt(self.region, 60)!r} is not a valid AWS region"
-            )
-        if not self.region:
-            raise UsageError(
-                "--sign aws: no AWS region; set AWS_REGION, or set --upstream bedrock=URL to an "
-                "AWS address that contains the region"
-            )
+        _check_region(self.region)
         self._credentials = self._run_startup_lookup(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
-                "--sign aws: no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or AWS_PROFILE, or run aws sso login"
+                "no AWS credentials; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run aws sso login"
             )
         self._run_startup_lookup(self._credentials.get_frozen_credentials)
         # One thread, because requests must stay in the order of their takes; renewal may be slow.
@@ -137,7 +129,7 @@ class AwsSigner:
             return _run_botocore_lookup(lookup)
         except _BotocoreLookupFailed as error:
             raise UsageError(
-                f"--sign aws: cannot load the AWS credentials ({error}); check AWS_PROFILE and "
+                f"cannot load the AWS credentials ({error}); check AWS_PROFILE and "
                 "your AWS configuration, or run aws sso login"
             ) from None
 
@@ -170,6 +162,23 @@ def _without_signature(request: Request) -> Request:
     return replace(request, headers=headers, query="&".join(kept_parameters))
 
 
+def environment_region() -> str:
+    """The AWS region in the environment.  Raises `UsageError` if there is none."""
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION")
+    region = next(filter(None, (os.environ.get(name, "").strip() for name in names)), "")
+    _check_region(region)
+    return region
+
+
+def _check_region(region: str) -> None:
+    """Raise `UsageError` if this is not the name of a region."""
+    if not region:
+        raise UsageError("no AWS region; set AWS_REGION")
+    if _REGION_NAME.fullmatch(region) is None:
+        shown_region = printable_excerpt(region, 60)
+        raise UsageError(f"{shown_region!r} is not a valid AWS region; correct AWS_REGION")
+
+
 def _region_of_url(url: str) -> str:
     """The region in a URL's host; empty if it is not an AWS host."""
     match = _AWS_HOST.fullmatch(urlsplit(url).hostname or "")
@@ -184,5 +193,5 @@ def _import_botocore() -> Any:
         return importlib.import_module("botocore")
     except ImportError:
         raise UsageError(
-            "--sign aws: botocore is not installed; run pip install 'llm-proxy-replay[aws]'"
+            "signing for AWS requires botocore; run pip install 'llm-proxy-replay[aws]'"
         ) from None
