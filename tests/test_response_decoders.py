@@ -18,7 +18,14 @@ from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+DIALECTS: Final = (
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "gemini-interactions",
+    "ollama",
+)
 
 CALLS: Final = tuple(
     ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')
@@ -137,5 +144,5 @@ def test_the_pieces_of_damaged_responses_are_those_of_their_turn(
 
 
 def test_a_dialect_without_an_incremental_decoder_says_so() -> None:
-    with pytest.raises(NotRepresentable, match="gemini: responses are only decoded whole"):
-        dialect_named("gemini").response_decoder("sse")
+    with pytest.raises(NotRepresentable, match="cohere: responses are only decoded whole"):
+        dialect_named("cohere").response_decoder("sse")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from llm_proxy.conversation import (
@@ -59,16 +60,18 @@ def prepared_conversation(
     conversation: Conversation,
     part_kinds: PartKinds = MESSAGE_PARTS,
     provider_tool_types: tuple[str, ...] = (),
+    *,
+    is_empty: Callable[[Part], bool] = is_empty_part,
 ) -> Conversation:
     """The conversation as an encoder needs it: with parts of these kinds that have content.
 
     Adjacent tool messages are one, and each result has the name of its call.  A data URL becomes
     inline media.  Calls of a provider's own tools are refused, unless their type has one of the
-    ends in `provider_tool_types`.
+    ends in `provider_tool_types`.  Parts for which `is_empty` is true are left out.
     """
     conversation = replace_lone_surrogates(conversation)
     messages = [
-        RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds)))
+        RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds, is_empty)))
         for message in conversation.messages
     ]
     for call in (part for message in messages for part in message.parts):
@@ -77,7 +80,12 @@ def prepared_conversation(
     return replace(conversation, messages=request_decoding.merge_adjacent_messages(messages))
 
 
-def _prepared_parts(dialect: str, message: RequestMessage, part_kinds: PartKinds) -> Iterator[Part]:
+def _prepared_parts(
+    dialect: str,
+    message: RequestMessage,
+    part_kinds: PartKinds,
+    is_empty: Callable[[Part], bool],
+) -> Iterator[Part]:
     if message.role not in part_kinds:
         raise refusal(dialect, f"a message of role {message.role}")
     for part in message.parts:
@@ -88,7 +96,7 @@ def _prepared_parts(dialect: str, message: RequestMessage, part_kinds: PartKinds
                 yield json_api.decode_media_url(url, media_type)
             case Reasoning() if part.metadata:
                 yield part  # an item whose id refers to what the provider stores
-            case _ if not is_empty_part(part):
+            case _ if not is_empty(part):
                 yield part
             case _:
                 pass
@@ -137,6 +145,25 @@ def system_prompt_field(conversation: Conversation) -> str:
     """The system prompt; empty if it is the first system message of the list, too."""
     system_texts = (message.text for message in conversation.messages if message.role == "system")
     return "" if conversation.system == next(system_texts, "") else conversation.system
+
+
+def split_system_prompt(
+    dialect: str, conversation: Conversation
+) -> tuple[str, Sequence[RequestMessage]]:
+    """The system prompt with the system messages that come first, as lines, and the other messages.
+
+    For a format with one system prompt; refuses a system message after other messages.
+    """
+    system_messages = [*takewhile(_is_system, conversation.messages)]
+    messages = conversation.messages[len(system_messages) :]
+    if any(map(_is_system, messages)):
+        raise refusal(dialect, "a system message after other messages")
+    prompt = system_prompt_field(conversation)
+    return "\n".join(filter(None, [prompt, *(each.text for each in system_messages)])), messages
+
+
+def _is_system(message: RequestMessage) -> bool:
+    return message.role == "system"
 
 
 def encode_options(dialect: str, conversation: Conversation, names: OptionNames) -> Document:

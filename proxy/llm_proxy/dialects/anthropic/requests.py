@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
 from typing import Final
 
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, Role, ToolDefinition
@@ -150,17 +149,13 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
         _DIALECT, conversation, _PART_KINDS, (blocks.TOOL_USE,)
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
-    system_messages = [*takewhile(_is_system, conversation.messages)]
-    messages = conversation.messages[len(system_messages) :]
-    if any(map(_is_system, messages)):
-        raise request_encoding.refusal(_DIALECT, "a system message after other messages")
+    system, messages = request_encoding.split_system_prompt(_DIALECT, conversation)
     body: Document = {
         "model": conversation.model,
         "max_tokens": _DEFAULT_MAX_TOKENS,
         "messages": [*filter(_has_content, map(_encode_message, messages))],
     }
-    prompt = request_encoding.system_prompt_field(conversation)
-    if system := "\n".join(filter(None, [prompt, *(each.text for each in system_messages)])):
+    if system:
         body["system"] = system
     if stream:
         body["stream"] = True
@@ -177,10 +172,6 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     if conversation.response_schema is not None:
         body["output_config"] = {"format": _encode_output_format(conversation.response_schema)}
     return request_encoding.post_request(_DIALECT, _PATH, body, conversation, VERSION_HEADERS)
-
-
-def _is_system(message: RequestMessage) -> bool:
-    return message.role == "system"
 
 
 def _encode_tool(tool: ToolDefinition) -> Document:
