@@ -124,6 +124,37 @@ async def running_judge(name: str) -> AsyncIterator[SendRequests]:
         yield partial(_send_in_this_process, name)
         return
     program = next(FOLDER.joinpath(name).glob("judge.*"))
+    async with running_program(program) as process:
+        yield partial(_send_to_process, process)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeProcess:
+    """A judge's program that reads lines and writes lines."""
+
+    _process: asyncio.subprocess.Process
+    _stderr: IO[bytes]
+
+    async def write_line(self, line: str) -> None:
+        """Write a line to its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def read_line(self) -> bytes:
+        """The next line of its stdout; empty if it has ended."""
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+    def stderr_text(self) -> str:
+        """What it has printed to stderr so far."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+
+@asynccontextmanager
+async def running_program(program: Path) -> AsyncIterator[JudgeProcess]:
+    """Run a judge's program, which ends with the block."""
     with tempfile.TemporaryFile() as stderr:
         process = await asyncio.create_subprocess_exec(
             *_command(program),
@@ -134,7 +165,7 @@ async def running_judge(name: str) -> AsyncIterator[SendRequests]:
             limit=2**26,
         )
         try:
-            yield partial(_send_to_process, process, stderr)
+            yield JudgeProcess(process, stderr)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -142,28 +173,22 @@ async def running_judge(name: str) -> AsyncIterator[SendRequests]:
 
 
 async def _send_to_process(
-    process: asyncio.subprocess.Process,
-    stderr: IO[bytes],
-    url: str,
-    requests: Sequence[JudgeRequest],
+    process: JudgeProcess, url: str, requests: Sequence[JudgeRequest]
 ) -> list[JudgeResponse]:
-    assert process.stdin is not None
-    assert process.stdout is not None
     document = {"url": url, "asks": [asdict(request) for request in requests]}
-    process.stdin.write(json.dumps(document).encode() + b"\n")
+    await process.write_line(json.dumps(document))
     responses: list[JudgeResponse] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(_TIMEOUT_S):
             for request in requests:
-                if not (line := await process.stdout.readline()):
+                if not (line := await process.read_line()):
                     break
                 responses.append(JudgeResponse(**json.loads(line)))
                 assert responses[-1].id == request.id, "a judge left out a response"
     if len(responses) < len(requests):
-        stderr.seek(0)
         raise AssertionError(
             f"no response to {requests[len(responses)].id}, and the judge printed: "
-            f"{stderr.read().decode(errors='replace')}"
+            f"{process.stderr_text()}"
         )
     return responses
 

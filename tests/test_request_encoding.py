@@ -16,24 +16,18 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
 from sdk_requests import SDK_REQUESTS, SdkRequests, rows
 from sdk_requests.conversations import PNG_URL, QUESTION, Arguments, conversation, message
+from sdk_requests.judge_process import Send
 from stub_upstream import Upstream, fixed_length, upstream
 
 ERROR: Final = fixed_length(b'{"error":{"message":"no"}}', status="400 Bad Request")
 """What ends an SDK's call; only its request matters."""
 
-SDK_CALLS: Final = [
-    (requests, name, conversation_, stream)
-    for requests in SDK_REQUESTS
-    for name, conversation_ in rows(requests)
-    for stream in (True, False)
-]
-
 
 async def sent_request(
-    stub: Upstream, requests: SdkRequests, arguments: Arguments, *, stream: bool
+    stub: Upstream, send: Send, arguments: Arguments, *, stream: bool
 ) -> tuple[str, dict[str, str], Any]:
     """The request line, the headers and the body of the SDK's request."""
-    await requests.send(stub.url, arguments, stream=stream)
+    await send(stub.url, arguments, stream=stream)
     head, body = stub.requests.pop()
     request_line, *header_lines = head.decode().strip().split("\r\n")
     headers = dict(line.split(": ", 1) for line in header_lines)
@@ -67,17 +61,24 @@ def differing_paths(left: Any, right: Any) -> set[str]:
     }
 
 
-async def test_a_request_is_that_of_the_official_sdk() -> None:
-    async with upstream(ERROR) as stub:
-        await _compare_with_sdk(stub)
+@pytest.mark.parametrize("requests", SDK_REQUESTS, ids=lambda requests: requests.DIALECT)
+async def test_a_request_is_that_of_the_official_sdk(requests: SdkRequests) -> None:
+    calls = [(*row, stream) for row in rows(requests) for stream in (True, False)]
+    compare_each = each_row("name, conversation_, stream", calls)(_compare_with_sdk)
+    async with upstream(ERROR) as stub, requests.sender() as send:
+        await compare_each(stub=stub, requests=requests, send=send)
 
 
-@each_row("requests, name, conversation_, stream", SDK_CALLS)
 async def _compare_with_sdk(
-    stub: Upstream, requests: SdkRequests, name: str, conversation_: Conversation, stream: bool
+    stub: Upstream,
+    requests: SdkRequests,
+    send: Send,
+    name: str,
+    conversation_: Conversation,
+    stream: bool,
 ) -> None:
     dialect = dialect_named(requests.DIALECT)
-    line, headers, body = await sent_request(stub, requests, requests.CALLS[name], stream=stream)
+    line, headers, body = await sent_request(stub, send, requests.CALLS[name], stream=stream)
 
     request = dialect.encode_request(conversation_, stream=stream, provider=requests.PROVIDER)
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from llm_proxy.conversation import Conversation
 from sdk_requests import anthropic_messages, ollama_chat, openai_chat, openai_responses
 from sdk_requests.conversations import CONVERSATIONS, Arguments, Differences
+from sdk_requests.judge_process import Sender
 
 
 class SdkRequests(Protocol):
@@ -22,8 +23,7 @@ class SdkRequests(Protocol):
     """The arguments of the SDK's call, without the model, by row."""
     DIFFERENCES: Differences
 
-    async def send(self, url: str, arguments: Arguments, *, stream: bool) -> None:
-        """Send a request as a user of the SDK does; an error status is no failure."""
+    sender: Sender
 
 
 SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (

@@ -22,12 +22,13 @@ from sdk_requests.conversations import (
     carried_over,
     conversation,
 )
+from sdk_requests.judge_process import in_this_process
 
 DIALECT: Final = "anthropic"
 PROVIDER: Final = ""
 
 
-async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
+async def _send(url: str, arguments: Arguments, *, stream: bool) -> None:
     """Send a request as a user of the SDK does."""
     async with anthropic_client(url) as client:
         with suppress(anthropic.APIStatusError):
@@ -35,6 +36,8 @@ async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
                 model="m", **{**arguments, **({"stream": True} if stream else {})}
             )
 
+
+sender: Final = in_this_process(_send)
 
 TOOLS: Final = [{"name": "weather", "description": "Current weather.", "input_schema": CITY_SCHEMA}]
 MAX_TOKENS: Final = {"max_tokens": 8192}

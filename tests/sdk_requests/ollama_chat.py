@@ -19,12 +19,13 @@ from sdk_requests.conversations import (
     carried_over,
     conversation,
 )
+from sdk_requests.judge_process import in_this_process
 
 DIALECT: Final = "ollama"
 PROVIDER: Final = ""
 
 
-async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
+async def _send(url: str, arguments: Arguments, *, stream: bool) -> None:
     """Send a request as a user of the SDK does."""
     async with ollama.AsyncClient(host=url) as client:
         with suppress(ollama.ResponseError):
@@ -32,6 +33,8 @@ async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
             async for _ in response:
                 pass
 
+
+sender: Final = in_this_process(_send)
 
 TOOLS: Final = [{"type": "function", "function": FUNCTION}]
 NO_OPTIONS: Final[dict[str, Any]] = {"options": {}}

@@ -25,12 +25,13 @@ from sdk_requests.conversations import (
     carried_over,
     conversation,
 )
+from sdk_requests.judge_process import in_this_process
 
 DIALECT: Final = "openai-chat"
 PROVIDER: Final = ""
 
 
-async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
+async def _send(url: str, arguments: Arguments, *, stream: bool) -> None:
     """Send a request as a user of the SDK does."""
     options = {"stream": True, "stream_options": {"include_usage": True}}
     async with openai_client(url) as client:
@@ -39,6 +40,8 @@ async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
                 model="m", **{**arguments, **(options if stream else {})}
             )
 
+
+sender: Final = in_this_process(_send)
 
 TOOLS: Final = [{"type": "function", "function": FUNCTION}]
 HELLO: Final = {"messages": [{"role": "user", "content": "Hello?"}]}

@@ -25,12 +25,13 @@ from sdk_requests.conversations import (
     carried_over,
     conversation,
 )
+from sdk_requests.judge_process import in_this_process
 
 DIALECT: Final = "openai-responses"
 PROVIDER: Final = ""
 
 
-async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
+async def _send(url: str, arguments: Arguments, *, stream: bool) -> None:
     """Send a request as a user of the SDK does."""
     async with openai_client(url) as client:
         with suppress(openai.APIStatusError):
@@ -38,6 +39,8 @@ async def send(url: str, arguments: Arguments, *, stream: bool) -> None:
                 model="m", **{**arguments, **({"stream": True} if stream else {})}
             )
 
+
+sender: Final = in_this_process(_send)
 
 TOOLS: Final = [{"type": "function", **FUNCTION, "strict": False}]
 HELLO: Final = {"input": [{"role": "user", "content": "Hello?"}]}
