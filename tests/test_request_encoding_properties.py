@@ -42,7 +42,14 @@ JSON_OBJECTS: Final = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size
 SCHEMAS: Final = JSON_OBJECTS.map(lambda schema: {"type": "object", "properties": schema})
 BASE64: Final = st.binary(min_size=1, max_size=12).map(lambda data: b64encode(data).decode())
 TOOLS: Final = st.builds(ToolDefinition, TEXTS, st.text(max_size=20), SCHEMAS)
-ENCODING_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama")
+ENCODING_DIALECTS: Final = (
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "gemini-interactions",
+    "ollama",
+)
 
 INLINE_IMAGES: Final = st.builds(Media, st.sampled_from(["image/png", "image/jpeg"]), base64=BASE64)
 IMAGES_BY_URL: Final = st.builds(
@@ -50,15 +57,29 @@ IMAGES_BY_URL: Final = st.builds(
 )
 PDFS: Final = st.builds(Media, st.just("application/pdf"), base64=BASE64)
 SOUNDS: Final = st.builds(Media, st.sampled_from(["audio/wav", "audio/mp3"]), base64=BASE64)
+MEDIA_OF_GOOGLE: Final = st.sampled_from(
+    ["image/png", "audio/wav", "video/mp4", "application/pdf"]
+).flatmap(
+    lambda kind: (
+        st.builds(Media, st.just(kind), base64=BASE64) | st.builds(Media, st.just(kind), url=TEXTS)
+    )
+)
 USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
     "openai-chat": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
     "openai-responses": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
     "anthropic": INLINE_IMAGES | IMAGES_BY_URL | PDFS,
+    "gemini": MEDIA_OF_GOOGLE,
+    "gemini-interactions": MEDIA_OF_GOOGLE,
     "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
 }
 REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
     "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
     | st.builds(Reasoning, redacted=TEXTS),
+    **dict.fromkeys(
+        ("gemini", "gemini-interactions"),
+        st.builds(Reasoning, TEXTS, signature=st.none() | BASE64)
+        | st.builds(Reasoning, signature=BASE64),
+    ),
     "ollama": st.builds(Reasoning, TEXTS),
 }
 """The reasoning that each format can send back."""
@@ -76,6 +97,8 @@ OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
     "openai-chat": frozenset(("top_k", "repeat_penalty")),
     "openai-responses": frozenset(("top_k", "repeat_penalty", "seed", "stop_sequences")),
     "anthropic": frozenset(("repeat_penalty", "seed")),
+    "gemini": frozenset(("repeat_penalty",)),
+    "gemini-interactions": frozenset(("top_k", "repeat_penalty")),
     "ollama": frozenset(),
 }
 
@@ -116,7 +139,8 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     for number in range(draw(st.integers(0, 3))):
         messages.append(draw(user_messages(dialect)))
         messages.append(answer := draw(model_messages(dialect, number)))
-        failed = st.booleans() if dialect == "anthropic" else st.just(value=False)
+        has_failures = dialect in ("anthropic", "gemini-interactions")
+        failed = st.booleans() if has_failures else st.just(value=False)
         calls = [part for part in answer.parts if isinstance(part, ToolCall)]
         results = [
             ToolResult(call.id, draw(st.text(max_size=20)), call.name, draw(failed))
@@ -138,10 +162,10 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
         tuple(messages),
         system=system,
         tools=tuple(draw(st.lists(TOOLS, max_size=2))),
-        model=draw(TEXTS),
+        model=draw(TEXTS.filter(lambda name: "\n" not in name)),
         tool_choice=None if dialect == "ollama" else draw(choices),
         wants_signed_reasoning=dialect == "anthropic",
-        is_stored_by_provider=dialect == "openai-responses",
+        is_stored_by_provider=dialect in ("openai-responses", "gemini-interactions"),
         **options,
     )
 
@@ -175,12 +199,17 @@ def test_property_13_tools_keep_names_descriptions_and_parameters(
 ) -> None:
     request = dialect_named(dialect).encode_request(conversation(QUESTION, tools=tuple(tools)))
 
-    functions = [tool.get("function", tool) for tool in orjson.loads(request.body).get("tools", [])]
+    functions = [
+        function
+        for tool in orjson.loads(request.body).get("tools", [])
+        for function in tool.get("functionDeclarations", [tool.get("function", tool)])
+    ]
+    schema_field = {"anthropic": "input_schema", "gemini": "parameters_json_schema"}
     assert [
         ToolDefinition(
             function["name"],
             function.get("description", ""),
-            function["input_schema" if dialect == "anthropic" else "parameters"],
+            function[schema_field.get(dialect, "parameters")],
         )
         for function in functions
     ] == tools

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from llm_proxy.conversation import Conversation
-from sdk_requests import anthropic_messages, ollama_chat, openai_chat, openai_responses
+from sdk_requests import (
+    anthropic_messages,
+    gemini_contents,
+    gemini_interactions,
+    ollama_chat,
+    openai_chat,
+    openai_responses,
+)
 from sdk_requests.conversations import CONVERSATIONS, Arguments, Differences
 from sdk_requests.judge_process import Sender
 
@@ -31,6 +38,8 @@ SDK_REQUESTS: Final[tuple[SdkRequests, ...]] = (
     openai_responses,
     anthropic_messages,
     ollama_chat,
+    gemini_contents,
+    gemini_interactions,
 )
 
 

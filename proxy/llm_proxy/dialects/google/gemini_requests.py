@@ -233,22 +233,22 @@ def _encode_model_part(part: Part) -> Document | None:
 def _encode_part(part: Part) -> Document | None:
     """A part with the names of the SDK; None for reasoning without text and signature."""
     if isinstance(part, Media):
-        part = _checked_media(part)
+        shared_requests.check_media(_DIALECT, part)
+        part = part if shared_requests.has_known_type(part) else replace(part, media_type="")
     sendable = gemini_parts.sendable_part(part)
     if sendable is None:
         return None
     [encoded] = gemini_parts.encode_parts([sendable])
     return {
-        kind: {_SDK_NAMES.get(name, name): value for name, value in content.items() if value != ""}
-        if isinstance(content, dict)
-        else content
-        for kind, content in encoded.items()
+        name: _with_sdk_names(content) if isinstance(content, dict) else content
+        for name, content in encoded.items()
     }
 
 
-def _checked_media(media: Media) -> Media:
-    """Media of a known type, or by URL, where the server finds out the type."""
-    is_known = bool(media.media_type) and not media.media_type.endswith("*")
-    if not (is_known if media.base64 else media.url):
-        raise request_encoding.media_refusal(_DIALECT, media)
-    return media if is_known else replace(media, media_type="")
+def _with_sdk_names(content: Document) -> Document:
+    """The content of a part, without an unknown type of media."""
+    return {
+        _SDK_NAMES.get(name, name): value
+        for name, value in content.items()
+        if value or name != "mimeType"
+    }

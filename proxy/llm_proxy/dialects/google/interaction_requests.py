@@ -190,8 +190,8 @@ def _encode_message(message: RequestMessage) -> Iterator[Document]:
     if message.role == "assistant":
         yield from filter(None, map(_encode_model_part, message.parts))
         return
-    for kind, group in groupby(message.parts, lambda part: isinstance(part, ToolResult)):
-        if kind:
+    for are_results, group in groupby(message.parts, lambda part: isinstance(part, ToolResult)):
+        if are_results:
             yield from (_encode_result(part) for part in group if isinstance(part, ToolResult))
         else:
             yield {"type": _INPUT_STEP, "content": [*map(_encode_content, group)]}
@@ -213,17 +213,17 @@ def _encode_content(part: Part) -> Document:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Media():
-            return interaction_steps.encode_media(_checked_media(part))
+            return _encode_media(part)
         case _:
             raise request_encoding.part_refusal(DIALECT, part, "user")
 
 
-def _checked_media(media: Media) -> Media:
-    """Media of a known type, or by URL, where the server finds out the type."""
-    is_known = bool(media.media_type) and not media.media_type.endswith("*")
-    if not (is_known if media.base64 else media.url):
-        raise request_encoding.media_refusal(DIALECT, media)
-    return replace(media, url="") if media.base64 else media
+def _encode_media(media: Media) -> Document:
+    shared_requests.check_media(DIALECT, media)
+    content = interaction_steps.encode_media(replace(media, url="") if media.base64 else media)
+    if not shared_requests.has_known_type(media):
+        del content["mime_type"]
+    return content
 
 
 def _encode_model_part(part: Part) -> Document | None:
@@ -241,7 +241,7 @@ def _encode_model_part(part: Part) -> Document | None:
         case ToolResult() if not interaction_steps.is_own_result(part):
             raise request_encoding.part_refusal(DIALECT, part, "assistant")
         case Media():
-            return interaction_steps.encode_step(_checked_media(part))
+            return {"type": _OUTPUT_STEP, "content": [_encode_media(part)]}
         case _:
             sendable = interaction_steps.sendable_part(part)
             return None if sendable is None else interaction_steps.encode_step(sendable)

@@ -1,4 +1,4 @@
-"""What requests of Google's APIs share: spellings of names, styles of schemas, tool choices.
+"""What requests of Google's APIs share: spellings of names, schemas, tool choices, media.
 
 Gemini's clients write names of fields in camel case or with underscores: `responseSchema` and
 `response_schema`.  A schema has two styles, too: JSON Schema, and one of Google's own with
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from llm_proxy.conversation import ForcedTool, ToolChoice
-from llm_proxy.dialects import request_decoding
+from llm_proxy.dialects import request_decoding, request_encoding
 from llm_proxy.dialects.lenient_json import Fields, str_or_empty
-from llm_proxy.turns import Json
+from llm_proxy.turns import Json, Media
 
 JSON_MIME_TYPE: Final = "application/json"
 """The type of a response that matches a schema, or that is any JSON."""
@@ -94,3 +94,14 @@ def encode_tool_choice(choice: ToolChoice) -> tuple[str, list[str]]:
             return _MODES["required"], [name]
         case word:
             return _MODES[word], []
+
+
+def check_media(dialect: str, media: Media) -> None:
+    """Refuse media without a source, and inline media of an unknown type."""
+    if not (has_known_type(media) if media.base64 else media.url):
+        raise request_encoding.media_refusal(dialect, media)
+
+
+def has_known_type(media: Media) -> bool:
+    """Whether the type is that of one format; for media by URL, the server finds it out."""
+    return bool(media.media_type) and not media.media_type.endswith("*")
