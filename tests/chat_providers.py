@@ -24,10 +24,15 @@ _DIALECTS: Final = {
     "openai": ("openai-chat", "/v1"),
     "openai-responses": ("openai-responses", "/v1"),
     "anthropic": ("anthropic", ""),
+    "gemini": ("gemini", ""),
+    "gemini-interactions": ("gemini-interactions", ""),
 }
 """The dialect, and the end of the base URL."""
 
-PROVIDERS: Final = (*_DIALECTS, "local")
+PROVIDERS: Final = (
+    *("openai", "openai-responses", "anthropic", "local"),
+    *("gemini", "gemini-interactions"),
+)
 
 with_every_provider = each_row("name", PROVIDERS)
 

@@ -54,12 +54,16 @@ USAGE: Final = {
     "openai-responses": Usage(64, 32, 96, 0, 0, 0),
     "anthropic": Usage(64, 32),
     "local": Usage(64, 32),
+    "gemini": Usage(64, 32, 96),
+    "gemini-interactions": Usage(64, 32, 96),
 }
 RAW_REASONS: Final = {
     "openai": ("stop", "tool_calls"),
     "openai-responses": ("completed", "completed"),
     "anthropic": ("end_turn", "tool_use"),
     "local": ("stop", "stop"),
+    "gemini": ("STOP", "STOP"),
+    "gemini-interactions": ("completed", "requires_action"),
 }
 """The provider's finish reasons of text and of calls."""
 
@@ -71,6 +75,8 @@ REASONING_FIELDS: Final[dict[str, dict[str, Json]]] = {
     },
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}},
     "local": {"think": True},
+    "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    "gemini-interactions": {"generation_config": {"thinking_level": "low"}},
 }
 """The fields of a request that enable reasoning."""
 
@@ -79,6 +85,8 @@ SIGNED_REASONING: Final[dict[str, Part]] = {
     "openai-responses": Reasoning("Three cities.", redacted="ZW5jcnlwdGVk"),
     "anthropic": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
     "local": Reasoning("Three cities."),
+    "gemini": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
+    "gemini-interactions": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
 }
 
 REQUEST_PATHS: Final = {
@@ -106,6 +114,18 @@ REQUEST_PATHS: Final = {
         "$.messages[?@.role=='tool'].content",
         "$.messages[*].thinking",
     ),
+    "gemini": (
+        "$.contents[*].parts[*].functionCall.id",
+        "$.contents[*].parts[*].functionResponse.id",
+        "$.contents[*].parts[*].functionResponse.response.result",
+        "$.contents[*].parts[*].thoughtSignature",
+    ),
+    "gemini-interactions": (
+        "$.input[?@.type=='function_call'].id",
+        "$.input[?@.type=='function_result'].call_id",
+        "$.input[?@.type=='function_result'].result",
+        "$.input[?@.type=='thought'].signature",
+    ),
 }
 """Where a request has the ids of calls, the ids of results, the results, and signed reasoning."""
 
@@ -114,6 +134,8 @@ SENT_REASONING: Final = {
     "openai-responses": "ZW5jcnlwdGVk",
     "anthropic": "c2lnbmF0dXJl",
     "local": "Three cities.",
+    "gemini": "c2lnbmF0dXJl",
+    "gemini-interactions": "c2lnbmF0dXJl",
 }
 
 
@@ -361,6 +383,7 @@ def parallel_calls_scenario(name: str) -> JsonObject:
     metadata = {
         "anthropic": {"signature": "c2lnbmF0dXJl"},
         "openai": {"encrypted_content": "ZW5jcnlwdGVk"},
+        "google": {"thoughtSignature": "c2lnbmF0dXJl"},
     }
     first = {
         "expectedTools": ["look"],

@@ -45,6 +45,11 @@ BEGINNINGS: Final = {
         b'"delta":{"type":"text_delta","text":"Hello"}}\n\n'
     ),
     "local": b'{"message": {"role": "assistant", "content": "Hello"}}\n',
+    "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}\r\n\r\n',
+    "gemini-interactions": (
+        b'event: step.delta\ndata: {"event_type":"step.delta","index":0,'
+        b'"delta":{"type":"text","text":"Hello"}}\n\n'
+    ),
 }
 """A piece of a response."""
 

@@ -147,19 +147,19 @@ def system_prompt_field(conversation: Conversation) -> str:
     return "" if conversation.system == next(system_texts, "") else conversation.system
 
 
-def split_system_prompt(
+def split_system_messages(
     dialect: str, conversation: Conversation
-) -> tuple[str, Sequence[RequestMessage]]:
-    """The system prompt with the system messages that come first, as lines, and the other messages.
+) -> tuple[str, tuple[RequestMessage, ...]]:
+    """The texts of the system prompt and of the system messages at the start; the other messages.
 
-    For a format with one system prompt; refuses a system message after other messages.
+    For formats with one system prompt, which cannot have a system message after others.
     """
     system_messages = [*takewhile(_is_system, conversation.messages)]
     messages = conversation.messages[len(system_messages) :]
     if any(map(_is_system, messages)):
         raise refusal(dialect, "a system message after other messages")
-    prompt = system_prompt_field(conversation)
-    return "\n".join(filter(None, [prompt, *(each.text for each in system_messages)])), messages
+    texts = [system_prompt_field(conversation), *(message.text for message in system_messages)]
+    return "\n".join(filter(None, texts)), messages
 
 
 def _is_system(message: RequestMessage) -> bool:

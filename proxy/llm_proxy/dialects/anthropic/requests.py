@@ -149,7 +149,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
         _DIALECT, conversation, _PART_KINDS, (blocks.TOOL_USE,)
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
-    system, messages = request_encoding.split_system_prompt(_DIALECT, conversation)
+    system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
     body: Document = {
         "model": conversation.model,
         "max_tokens": _DEFAULT_MAX_TOKENS,

@@ -158,7 +158,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
         is_empty=gemini_parts.is_empty,
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
-    system, messages = request_encoding.split_system_prompt(_DIALECT, conversation)
+    system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
     contents = [content for message in messages if (content := _encode_message(message))["parts"]]
     body: Document = {"contents": contents}
     if system:

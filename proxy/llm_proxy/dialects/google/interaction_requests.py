@@ -152,7 +152,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     )
     if conversation.stored_conversation_id:
         raise request_encoding.refusal(DIALECT, "stored_conversation_id")
-    system, messages = request_encoding.split_system_prompt(DIALECT, conversation)
+    system, messages = request_encoding.split_system_messages(DIALECT, conversation)
     body: Document = {
         "model": conversation.model,
         "input": [step for message in messages for step in _encode_message(message)],
