@@ -26,10 +26,15 @@ _DIALECTS: Final = {
     "anthropic": ("anthropic", ""),
     "cohere": ("cohere", ""),
     "bedrock": ("bedrock", ""),
+    "gemini": ("gemini", ""),
+    "gemini-interactions": ("gemini-interactions", ""),
 }
 """The dialect, and the end of the base URL."""
 
-PROVIDERS: Final = (*_DIALECTS, "local")
+PROVIDERS: Final = (
+    *("openai", "openai-responses", "anthropic", "local"),
+    *("gemini", "gemini-interactions", "cohere", "bedrock"),
+)
 
 with_every_provider = each_row("name", PROVIDERS)
 

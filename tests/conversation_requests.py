@@ -286,7 +286,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 "responseJsonSchema": ANSWER_SCHEMA,
             },
         ),
-        expected_conversation(SIGNATURE, call_id=""),
+        expected_conversation(SIGNATURE, call_id="", model="m"),
     ),
     "gemini in snake case": (
         gemini_request(
@@ -339,7 +339,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 "response_schema": {"type": "OBJECT", "properties": {"warm": {"type": "BOOLEAN"}}},
             },
         ),
-        expected_conversation(SIGNATURE),
+        expected_conversation(SIGNATURE, model="m"),
     ),
     "gemini-interactions": (
         interaction_request(
@@ -369,7 +369,7 @@ CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 "schema": ANSWER_SCHEMA,
             },
         ),
-        expected_conversation(SIGNATURE),
+        expected_conversation(SIGNATURE, model="m"),
     ),
     "ollama": (
         ollama_request(

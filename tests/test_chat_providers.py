@@ -57,6 +57,8 @@ USAGE: Final = {
     "bedrock": Usage(64, 32, 96),
     "local": Usage(64, 32),
     "cohere": Usage(64, 32),
+    "gemini": Usage(64, 32, 96),
+    "gemini-interactions": Usage(64, 32, 96),
 }
 RAW_REASONS: Final = {
     "openai": ("stop", "tool_calls"),
@@ -65,6 +67,8 @@ RAW_REASONS: Final = {
     "bedrock": ("end_turn", "tool_use"),
     "local": ("stop", "stop"),
     "cohere": ("COMPLETE", "TOOL_CALL"),
+    "gemini": ("STOP", "STOP"),
+    "gemini-interactions": ("completed", "requires_action"),
 }
 """The provider's finish reasons of text and of calls."""
 
@@ -80,6 +84,8 @@ REASONING_FIELDS: Final[dict[str, dict[str, Json]]] = {
     },
     "local": {"think": True},
     "cohere": {"thinking": {"type": "enabled"}},
+    "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    "gemini-interactions": {"generation_config": {"thinking_level": "low"}},
 }
 """The fields of a request that enable reasoning."""
 
@@ -90,6 +96,8 @@ SIGNED_REASONING: Final[dict[str, Part]] = {
     "bedrock": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
     "local": Reasoning("Three cities."),
     "cohere": Reasoning("Three cities."),
+    "gemini": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
+    "gemini-interactions": Reasoning("Three cities.", signature="c2lnbmF0dXJl"),
 }
 
 REQUEST_PATHS: Final = {
@@ -129,6 +137,18 @@ REQUEST_PATHS: Final = {
         "$.messages[?@.role=='tool'].content",
         "$.messages[*].content[?@.type=='thinking'].thinking",
     ),
+    "gemini": (
+        "$.contents[*].parts[*].functionCall.id",
+        "$.contents[*].parts[*].functionResponse.id",
+        "$.contents[*].parts[*].functionResponse.response.result",
+        "$.contents[*].parts[*].thoughtSignature",
+    ),
+    "gemini-interactions": (
+        "$.input[?@.type=='function_call'].id",
+        "$.input[?@.type=='function_result'].call_id",
+        "$.input[?@.type=='function_result'].result",
+        "$.input[?@.type=='thought'].signature",
+    ),
 }
 """Where a request has the ids of calls, the ids of results, the results, and signed reasoning."""
 
@@ -139,6 +159,8 @@ SENT_REASONING: Final = {
     "bedrock": "c2lnbmF0dXJl",
     "local": "Three cities.",
     "cohere": "Three cities.",
+    "gemini": "c2lnbmF0dXJl",
+    "gemini-interactions": "c2lnbmF0dXJl",
 }
 
 
@@ -393,6 +415,7 @@ def parallel_calls_scenario(name: str) -> JsonObject:
     metadata = {
         "anthropic": {"signature": "c2lnbmF0dXJl"},
         "openai": {"encrypted_content": "ZW5jcnlwdGVk"},
+        "google": {"thoughtSignature": "c2lnbmF0dXJl"},
     }
     first = {
         "expectedTools": ["look"],

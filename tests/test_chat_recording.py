@@ -54,6 +54,11 @@ BEGINNINGS: Final = {
         ((":event-type", "contentBlockDelta"), (":message-type", "event")),
         b'{"contentBlockIndex":0,"delta":{"text":"Hello"}}',
     ),
+    "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}\r\n\r\n',
+    "gemini-interactions": (
+        b'event: step.delta\ndata: {"event_type":"step.delta","index":0,'
+        b'"delta":{"type":"text","text":"Hello"}}\n\n'
+    ),
 }
 """A piece of a response."""
 

@@ -361,7 +361,7 @@ async def test_the_dialect_determines_the_path_and_the_header_of_the_key(
     assert header in head
 
 
-@each_row("dialect", ["openai", "gemini", "opaque", ""])
+@each_row("dialect", ["openai", "google", "opaque", ""])
 def test_a_dialect_whose_requests_cannot_be_encoded_is_refused(dialect: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"unknown dialect {dialect!r}")):
         HttpProvider("mine", dialect, HttpSettings("http://127.0.0.1:1"))

@@ -98,7 +98,7 @@ PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
         interaction_request(
             input=[{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]
         ),
-        Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),)),
+        Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),), model="m"),
     ),
     "anthropic": (
         json_request("/v1/complete", prompt="Once"),
@@ -181,6 +181,7 @@ def test_a_prompt_is_a_user_message(name: str) -> None:
 
 CHAT: Final = {"messages": [{"role": "user", "content": "Hi"}]}
 COHERE_OPTIONS: Final[dict[str, Any]] = {"max_tokens": 2, "k": 3, "p": 0.5, "seed": 7}
+CONTENTS: Final = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
     (
         chat_request(max_completion_tokens=1, max_tokens=2, seed=3, stop="END", **CHAT),
@@ -214,6 +215,53 @@ OPTION_CASES: Final[tuple[tuple[Request, Mapping[str, Any]], ...]] = (
     (
         anthropic_request(tool_choice={"type": "tool", "name": "f"}, **CHAT),
         {"max_tokens": 9, "tool_choice": ForcedTool("f")},
+    ),
+    (
+        gemini_request(
+            generationConfig={
+                "maxOutputTokens": 2, "topK": 3.0, "topP": 0.5, "seed": 7, "stopSequences": ["END"]
+            },
+            **CONTENTS,
+        ),
+        {"max_tokens": 2, "top_k": 3, "top_p": 0.5, "seed": 7, "stop_sequences": ("END",)},
+    ),
+    *(
+        (
+            gemini_request(toolConfig={"functionCallingConfig": calling}, **CONTENTS),
+            {"tool_choice": choice} if choice else {},
+        )
+        for calling, choice in (
+            ({"mode": "AUTO"}, "auto"),
+            ({"mode": "VALIDATED"}, "auto"),
+            ({"mode": "NONE"}, "none"),
+            ({"mode": "ANY"}, "required"),
+            ({"mode": "ANY", "allowedFunctionNames": ["f"]}, ForcedTool("f")),
+            ({"mode": "any", "allowed_function_names": ["f"]}, ForcedTool("f")),
+            ({"mode": "ANY", "allowedFunctionNames": ["f", "g"]}, "required"),
+            ({"mode": "MODE_UNSPECIFIED"}, None),
+            ({"mode": 1}, None),
+        )
+    ),
+    (
+        interaction_request(
+            input="Hi",
+            generation_config={
+                "max_output_tokens": 2, "top_p": 0.5, "seed": 7, "stop_sequences": ["END"]
+            },
+        ),
+        {"max_tokens": 2, "top_p": 0.5, "seed": 7, "stop_sequences": ("END",)},
+    ),
+    *(
+        (
+            interaction_request(input="Hi", generation_config={"tool_choice": wire_choice}),
+            {"tool_choice": choice},
+        )
+        for wire_choice, choice in (
+            ("any", "required"),
+            ("validated", "auto"),
+            ({"allowed_tools": {"mode": "any", "tools": ["f"]}}, ForcedTool("f")),
+            ({"allowed_tools": {"mode": "any", "tools": ["f", "g"]}}, "required"),
+        )
     ),
     (
         ollama_request(

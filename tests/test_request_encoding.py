@@ -21,6 +21,7 @@ from llm_proxy.dialects import (
     chat_dialects,
     dialect_named,
     dialect_of_request,
+    request_dialects,
 )
 from llm_proxy.dialects.lenient_json import is_same_json
 from llm_proxy.dialects.openai.chat_request_variants import REQUEST_VARIANT_BY_PROVIDER
@@ -107,7 +108,7 @@ async def _compare_with_sdk(
 
     request = dialect.encode_request(conversation_, stream=stream, provider=requests.PROVIDER)
 
-    assert f"{request.method} {request.path} HTTP/1.1" == line
+    assert f"{request.method} {request.request_target} HTTP/1.1" == line
     assert dict(request.headers)["Content-Type"] == headers["content-type"]
     assert differing_paths(orjson.loads(request.body), body) == set(
         requests.DIFFERENCES.get(name, {})
@@ -143,9 +144,8 @@ def test_reasoning_that_a_format_cannot_take_back_is_left_out() -> None:
     thought = message("assistant", Reasoning("Hm."), "Yes.")
 
     for dialect in (
-        *(name for name in CHATS if name not in ("ollama", "cohere")),
-        "openai-completions",
-    ):
+        *("openai-chat", "openai-responses", "anthropic", "openai-completions"), "bedrock"
+    ):  # fmt: skip
         body = dialect_named(dialect).encode_request(conversation(QUESTION, thought)).body
         assert b"Hm." not in body
         assert b"Yes." in body
@@ -168,22 +168,31 @@ def test_extra_fields_replace_those_of_the_body() -> None:
 CALL: Final = ToolCall("call_1", "weather", "{}")
 RESULT: Final = ToolResult("call_1", "21")
 IMAGE_BY_URL: Final = message("user", Media("image/png", url=PNG_URL))
-CHATS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock")
-STATELESS: Final = ("openai-chat", "anthropic", "ollama", "cohere", "openai-completions", "bedrock")
+CHATS: Final = tuple(name for name in request_dialects() if name != "openai-completions")
+STATELESS: Final = tuple(
+    name for name in request_dialects() if name not in ("openai-responses", "gemini-interactions")
+)
 REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     *(
         (dialect, conversation(QUESTION, **{option: value}), f"{dialect} cannot represent {option}")
         for option, value, dialects_ in (
-            ("top_k", 3, ("openai-chat", "openai-responses", "openai-completions", "bedrock")),
+            (
+                "top_k",
+                3,
+                (
+                    *("openai-chat", "openai-responses", "openai-completions", "bedrock"),
+                    "gemini-interactions",
+                ),
+            ),
             (
                 "repeat_penalty",
                 1.1,
-                tuple(name for name in (*CHATS, "openai-completions") if name != "ollama"),
+                tuple(name for name in request_dialects() if name != "ollama"),
             ),
             ("seed", 7, ("openai-responses", "anthropic", "bedrock")),
             ("stop_sequences", ("END",), ("openai-responses",)),
             ("previous_response_id", "resp_1", STATELESS),
-            ("stored_conversation_id", "conv_1", STATELESS),
+            ("stored_conversation_id", "conv_1", (*STATELESS, "gemini-interactions")),
             ("tools", (ToolDefinition("f"),), ("openai-completions",)),
             ("tool_choice", "required", ("openai-completions",)),
             ("response_schema", {}, ("openai-completions",)),
@@ -227,22 +236,6 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             ((message("system", RESULT),), {}, "a tool result in a message of role system"),
             ((message("assistant", RESULT),), {}, "a tool result in a message of role assistant"),
             (
-                (message("assistant", Media("image/png", base64="eA==")),),
-                {},
-                "media in a message of role assistant",
-            ),
-            (
-                (message("user", Media("video/mp4", url="https://example.com/")),),
-                {},
-                "media of type video/mp4 by URL",
-            )
-            if dialect != "openai-responses"  # as a file
-            else (
-                (message("user", Media("audio/wav", url="https://example.com/")),),
-                {},
-                "media of type audio/wav by URL",
-            ),
-            (
                 (message("assistant", ToolCall("1", "search", "{}", (("type", "other_tool"),))),),
                 {},
                 "search, a tool that another provider runs",
@@ -252,10 +245,35 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
     *(
         (
             dialect,
+            conversation(message("assistant", Media("image/png", base64="eA=="))),
+            f"{dialect} cannot represent media in a message of role assistant",
+        )
+        for dialect in ("openai-chat", "openai-responses", "anthropic", "ollama")
+    ),
+    *(
+        (
+            dialect,
+            conversation(message("user", media)),
+            f"{dialect} cannot represent media of type {media.media_type} {source}",
+        )
+        for dialect, source, media in (
+            ("openai-chat", "by URL", Media("video/mp4", url="https://example.com/")),
+            ("openai-responses", "by URL", Media("audio/wav", url="https://example.com/")),
+            ("anthropic", "by URL", Media("video/mp4", url="https://example.com/")),
+            ("anthropic", "inline", Media("audio/wav", base64="UklG")),
+            ("gemini", "inline", Media("image/*", base64="eA==")),
+            ("gemini-interactions", "inline", Media("image/*", base64="eA==")),
+            ("ollama", "by URL", Media("video/mp4", url="https://example.com/")),
+            ("ollama", "by URL", Media("image/png", url=PNG_URL)),
+        )
+    ),
+    *(
+        (
+            dialect,
             conversation(QUESTION, message("assistant", ToolCall("1", "weather", arguments))),
             f"{dialect}: the arguments of weather are not a JSON object, or contain a number",
         )
-        for dialect in ("anthropic", "ollama", "bedrock")
+        for dialect in ("anthropic", "gemini", "gemini-interactions", "ollama", "bedrock")
         for arguments in ("[1]", '{"a":', '{"a":1e999}', "no JSON")
     ),
     *(
@@ -264,7 +282,13 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
             conversation(QUESTION, message("system", "Be brief.")),
             f"{dialect} cannot represent a system message after other messages",
         )
-        for dialect in ("anthropic", "openai-completions", "bedrock")
+        for dialect in (
+            "anthropic",
+            "openai-completions",
+            "bedrock",
+            "gemini",
+            "gemini-interactions",
+        )
     ),
     *(
         (
@@ -310,16 +334,6 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
                 "the tool choice none after tool calls",
             ),
         )
-    ),
-    (
-        "anthropic",
-        conversation(message("user", Media("audio/wav", base64="UklG"))),
-        "anthropic cannot represent media of type audio/wav inline",
-    ),
-    (
-        "ollama",
-        conversation(IMAGE_BY_URL),
-        "ollama cannot represent media of type image/png by URL",
     ),
     (
         "ollama",
@@ -598,6 +612,8 @@ def test_reasoning_of_recorded_responses_goes_back_as_it_came() -> None:
         ("openai-responses", {"an item of Responses"}),
         ("anthropic", {"redacted by Anthropic"}),
         ("bedrock", {"redacted by Anthropic"}),
+        ("gemini", {"without a signature"}),
+        ("gemini-interactions", {"without a signature"}),
     ],
 )
 def test_reasoning_goes_back_to_the_provider_that_made_it_only(
@@ -612,13 +628,44 @@ def test_reasoning_goes_back_to_the_provider_that_made_it_only(
     assert {name for name, body in bodies.items() if body != without} == sent
 
 
-def test_a_message_that_would_be_empty_is_not_sent_to_anthropic() -> None:
-    unsigned = RequestMessage("assistant", (Reasoning("Hm."),))
+def test_a_message_that_would_be_empty_is_not_sent() -> None:
+    redacted = RequestMessage("assistant", (Reasoning(redacted="RED", metadata=(("id", "1"),)),))
 
-    assert encoded_body("anthropic", unsigned)["messages"] == [
+    assert encoded_body("anthropic", redacted)["messages"] == [
         {"role": "user", "content": "Hello."},
         {"role": "user", "content": "Go on."},
     ]
+    assert [content["role"] for content in encoded_body("gemini", redacted)["contents"]] == [
+        "user",
+        "user",
+    ]
+
+
+def test_the_type_of_media_by_url_is_optional_for_google() -> None:
+    by_url = conversation(message("user", Media("image/*", url=PNG_URL)))
+
+    gemini, interaction = (
+        orjson.loads(dialect_named(name).encode_request(by_url).body)
+        for name in ("gemini", "gemini-interactions")
+    )
+
+    assert gemini["contents"][0]["parts"] == [{"fileData": {"file_uri": PNG_URL}}]
+    assert interaction["input"][0]["content"] == [{"type": "image", "uri": PNG_URL}]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("gemini-2.5-pro", "/v1/models/gemini-2.5-pro:generateContent"),
+        ("models/gemini-2.5-pro", "/v1/models/gemini-2.5-pro:generateContent"),
+        ("tunedModels/mine", "/v1/tunedModels/mine:generateContent"),
+        ("a?b", "/v1/models/a%3Fb:generateContent"),
+    ],
+)
+def test_the_path_of_a_gemini_request_has_the_model(name: str, path: str) -> None:
+    request = dialect_named("gemini").encode_request(Conversation((), model=name), stream=False)
+
+    assert request.request_target == path
 
 
 def encoded_body(dialect: str, answer: RequestMessage) -> Any:

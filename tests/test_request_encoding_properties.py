@@ -46,7 +46,8 @@ SCHEMAS: Final = JSON_OBJECTS.map(lambda schema: {"type": "object", "properties"
 BASE64: Final = st.binary(min_size=1, max_size=12).map(lambda data: b64encode(data).decode())
 TOOLS: Final = st.builds(ToolDefinition, TEXTS, st.text(max_size=20), SCHEMAS)
 ENCODING_DIALECTS: Final = (
-    "openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock"
+    "openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions", "ollama",
+    "cohere", "bedrock"
 )  # fmt: skip
 ALL_DIALECTS: Final = (*ENCODING_DIALECTS, "openai-completions")
 """Those too whose requests are decoded to one message."""
@@ -57,10 +58,19 @@ IMAGES_BY_URL: Final = st.builds(
 )
 PDFS: Final = st.builds(Media, st.just("application/pdf"), base64=BASE64)
 SOUNDS: Final = st.builds(Media, st.sampled_from(["audio/wav", "audio/mp3"]), base64=BASE64)
+MEDIA_OF_GOOGLE: Final = st.sampled_from(
+    ["image/png", "audio/wav", "video/mp4", "application/pdf"]
+).flatmap(
+    lambda kind: (
+        st.builds(Media, st.just(kind), base64=BASE64) | st.builds(Media, st.just(kind), url=TEXTS)
+    )
+)
 USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
     "openai-chat": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
     "openai-responses": INLINE_IMAGES | IMAGES_BY_URL | PDFS | SOUNDS,
     "anthropic": INLINE_IMAGES | IMAGES_BY_URL | PDFS,
+    "gemini": MEDIA_OF_GOOGLE,
+    "gemini-interactions": MEDIA_OF_GOOGLE,
     "ollama": st.builds(Media, st.just("image/*"), base64=BASE64),
     "cohere": INLINE_IMAGES | IMAGES_BY_URL,
     "bedrock": INLINE_IMAGES
@@ -75,6 +85,11 @@ USER_MEDIA: Final[Mapping[str, st.SearchStrategy[Media]]] = {
 REASONING: Final[Mapping[str, st.SearchStrategy[Reasoning]]] = {
     "anthropic": st.builds(Reasoning, TEXTS, signature=TEXTS)
     | st.builds(Reasoning, redacted=TEXTS),
+    **dict.fromkeys(
+        ("gemini", "gemini-interactions"),
+        st.builds(Reasoning, TEXTS, signature=st.none() | BASE64)
+        | st.builds(Reasoning, signature=BASE64),
+    ),
     "ollama": st.builds(Reasoning, TEXTS),
     "cohere": st.builds(Reasoning, TEXTS),
     "bedrock": st.builds(Reasoning, TEXTS, signature=TEXTS) | st.builds(Reasoning, redacted=BASE64),
@@ -94,6 +109,8 @@ OPTIONS_LACKED: Final[Mapping[str, frozenset[str]]] = {
     "openai-chat": frozenset(("top_k", "repeat_penalty")),
     "openai-responses": frozenset(("top_k", "repeat_penalty", "seed", "stop_sequences")),
     "anthropic": frozenset(("repeat_penalty", "seed")),
+    "gemini": frozenset(("repeat_penalty",)),
+    "gemini-interactions": frozenset(("top_k", "repeat_penalty")),
     "ollama": frozenset(),
     "cohere": frozenset(("repeat_penalty",)),
     "bedrock": frozenset(("top_k", "repeat_penalty", "seed")),
@@ -155,8 +172,8 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     for number in range(draw(st.integers(0, 3))):
         messages.append(draw(user_messages(dialect)))
         messages.append(answer := draw(model_messages(dialect, number)))
-        has_status = dialect in ("anthropic", "bedrock")
-        failed = st.booleans() if has_status else st.just(value=False)
+        has_failures = dialect in ("anthropic", "bedrock", "gemini-interactions")
+        failed = st.booleans() if has_failures else st.just(value=False)
         calls = [part for part in answer.parts if isinstance(part, ToolCall)]
         results = [
             ToolResult(call.id, draw(st.text(max_size=20)), call.name, draw(failed))
@@ -180,10 +197,10 @@ def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
         tuple(messages),
         system=system,
         tools=tools,
-        model=draw(TEXTS),
+        model=draw(TEXTS.filter(lambda name: "\n" not in name)),
         tool_choice=draw(choices),
         wants_signed_reasoning=dialect == "anthropic",
-        is_stored_by_provider=dialect == "openai-responses",
+        is_stored_by_provider=dialect in ("openai-responses", "gemini-interactions"),
         **options,
     )
 
@@ -230,12 +247,19 @@ def test_property_13_tools_keep_names_descriptions_and_parameters(
 
     body = orjson.loads(request.body)
     sent = body.get("tools", []) or body.get("toolConfig", {}).get("tools", [])
-    functions = [tool.get("function") or tool.get("toolSpec") or tool for tool in sent]
+    functions = [
+        function
+        for tool in sent
+        for function in tool.get(
+            "functionDeclarations", [tool.get("function") or tool.get("toolSpec") or tool]
+        )
+    ]
     assert [
         ToolDefinition(
             function["name"],
             function.get("description", ""),
             function.get("parameters")
+            or function.get("parameters_json_schema")
             or function.get("input_schema")
             or function["inputSchema"]["json"],
         )

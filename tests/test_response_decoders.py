@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,9 +21,12 @@ from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, Turn
+from llm_proxy.turns import Json, Part, Reasoning, Refusal, Text, ToolCall, Turn
 
-DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic", "ollama", "cohere", "bedrock")
+DIALECTS: Final = (
+    *("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"),
+    *("ollama", "cohere", "bedrock"),
+)
 
 CALLS: Final = tuple(
     ToolCall(f"call-{number}", "look", f'{{"city":"{city}"}}')
@@ -234,5 +237,58 @@ def test_each_event_gives_its_pieces(
 
 
 def test_a_dialect_without_an_incremental_decoder_says_so() -> None:
-    with pytest.raises(NotRepresentable, match="gemini: responses are only decoded whole"):
-        dialect_named("gemini").response_decoder("sse")
+    with pytest.raises(NotRepresentable, match="opaque: responses are only decoded whole"):
+        dialect_named("opaque").response_decoder("sse")
+
+
+def test_a_call_that_google_streams_by_path_is_a_piece_when_it_ends() -> None:
+    def chunk(**call: Json) -> bytes:
+        part: Json = {"functionCall": call}
+        return sse.encode_event(
+            orjson.dumps({"candidates": [{"index": 0, "content": {"parts": [part]}}]})
+        )
+
+    def city(name: str) -> list[Json]:
+        return [{"jsonPath": "$.city", "stringValue": name}]
+
+    decoder = dialect_named("gemini").response_decoder("sse")
+    pieces: list[list[Part]] = []
+    turns: list[tuple[Turn, ...]] = []
+    for message in (
+        chunk(id="c1", name="look", willContinue=True),
+        chunk(partialArgs=city("Ro"), willContinue=True),
+        chunk(partialArgs=city("me")),
+        chunk(id="c2", name="look", partialArgs=city("Oslo"), willContinue=True),
+        chunk(id="c3", name="look", args={"city": "Bonn"}),
+    ):
+        pieces.append([*decoder.feed(message)])
+        turns.append(decoder.turns())
+
+    rome, oslo, bonn = (
+        ToolCall(f"c{number}", "look", f'{{"city":"{name}"}}')
+        for number, name in enumerate(("Rome", "Oslo", "Bonn"), 1)
+    )
+    assert pieces == [[], [], [rome], [], [oslo, bonn]]
+    assert [turn.parts for (turn,) in turns] == [
+        (replace(rome, arguments="{}"),),
+        (replace(rome, arguments='{"city":"Ro"}'),),
+        (rome,),
+        (rome, oslo),
+        (rome, oslo, bonn),
+    ]
+
+
+def test_a_step_of_google_that_does_not_end_is_a_piece_when_the_interaction_is_completed() -> None:
+    events: tuple[Mapping[str, Json], ...] = (
+        {"event_type": "step.start", "index": 0, "step": {"type": "function_call", "id": "c1"}},
+        {"event_type": "step.delta", "index": 0, "delta": {"type": "arguments_delta"}},
+        {"event_type": "step.start", "index": 1, "step": {"type": "function_call", "id": "c2"}},
+        {"event_type": "step.stop", "index": 1},
+        {"event_type": "step.stop", "index": 1},
+        {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}},
+    )
+    decoder = dialect_named("gemini-interactions").response_decoder("sse")
+    pieces = [[*decoder.feed(sse.encode_event(orjson.dumps(event)))] for event in events]
+
+    first, second = (ToolCall(call_id, "function", "{}") for call_id in ("c1", "c2"))
+    assert pieces == [[], [], [], [second], [], [first]]

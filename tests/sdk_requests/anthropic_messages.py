@@ -217,6 +217,20 @@ CALLS: Final[Mapping[str, Arguments]] = {
         ],
         **MAX_TOKENS,
     },
+    "reasoning with a signature": {
+        "messages": [
+            *HELLO["messages"],
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Look first.", "signature": "c2VhbA=="},
+                    {"type": "text", "text": "Hi."},
+                ],
+            },
+            {"role": "user", "content": "Who?"},
+        ],
+        **MAX_TOKENS,
+    },
     "a refusal": {
         "messages": [
             *HELLO["messages"],

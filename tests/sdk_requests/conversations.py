@@ -14,7 +14,7 @@ import orjson
 from llm_proxy.conversation import Conversation, ForcedTool, RequestMessage, Role, ToolDefinition
 from llm_proxy.dialects import DialectResponse, dialect_named
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.turns import Media, Part, Refusal, Text, ToolCall, ToolResult
+from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 Arguments = Mapping[str, Any]
 """The keyword arguments of an SDK's call, without the model."""
@@ -105,6 +105,11 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         message("assistant", "One moment.", ToolCall("call_1", "weather", ROME)),
         message("tool", ToolResult("call_1", '{"error":"offline"}', failed=True)),
         message("user", "Again."),
+    ),
+    "reasoning with a signature": conversation(
+        QUESTION,
+        message("assistant", Reasoning("Look first.", "c2VhbA=="), "Hi."),
+        message("user", "Who?"),
     ),
     "a refusal": conversation(
         QUESTION, message("assistant", Refusal("No.")), message("user", "Please.")

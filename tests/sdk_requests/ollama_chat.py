@@ -123,6 +123,14 @@ CALLS: Final[Mapping[str, Arguments]] = {
         ],
         **NO_OPTIONS,
     },
+    "reasoning with a signature": {
+        "messages": [
+            *HELLO["messages"],
+            {"role": "assistant", "thinking": "Look first.", "content": "Hi."},
+            {"role": "user", "content": "Who?"},
+        ],
+        **NO_OPTIONS,
+    },
     "a refusal": {
         "messages": [
             *HELLO["messages"],

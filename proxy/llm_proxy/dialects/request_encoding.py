@@ -60,16 +60,18 @@ def prepared_conversation(
     conversation: Conversation,
     part_kinds: PartKinds = MESSAGE_PARTS,
     provider_tool_types: tuple[str, ...] = (),
+    *,
+    is_empty: Callable[[Part], bool] = is_empty_part,
 ) -> Conversation:
     """The conversation as an encoder needs it: with parts of these kinds that have content.
 
     Adjacent tool messages are one, and each result has the name of its call.  A data URL becomes
     inline media.  Calls of a provider's own tools are refused, unless their type has one of the
-    ends in `provider_tool_types`.
+    ends in `provider_tool_types`.  Parts for which `is_empty` is true are left out.
     """
     conversation = replace_lone_surrogates(conversation)
     messages = [
-        RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds)))
+        RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds, is_empty)))
         for message in conversation.messages
     ]
     for call in (part for message in messages for part in message.parts):
@@ -78,7 +80,12 @@ def prepared_conversation(
     return replace(conversation, messages=request_decoding.merge_adjacent_messages(messages))
 
 
-def _prepared_parts(dialect: str, message: RequestMessage, part_kinds: PartKinds) -> Iterator[Part]:
+def _prepared_parts(
+    dialect: str,
+    message: RequestMessage,
+    part_kinds: PartKinds,
+    is_empty: Callable[[Part], bool],
+) -> Iterator[Part]:
     if message.role not in part_kinds:
         raise refusal(dialect, f"a message of role {message.role}")
     for part in message.parts:
@@ -89,7 +96,7 @@ def _prepared_parts(dialect: str, message: RequestMessage, part_kinds: PartKinds
                 yield json_api.decode_media_url(url, media_type)
             case Reasoning() if part.metadata:
                 yield part  # an item whose id refers to what the provider stores
-            case _ if not is_empty_part(part):
+            case _ if not is_empty(part):
                 yield part
             case _:
                 pass

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 from urllib.parse import parse_qs, quote, unquote
 
@@ -19,7 +20,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes, json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.google import gemini_responses, requests, shared_format
+from llm_proxy.dialects.google import gemini_requests, gemini_responses, shared_format
 from llm_proxy.dialects.google.gemini_responses import ResponseCodec, ResponseOptions
 from llm_proxy.dialects.google.shared_format import GoogleDialect
 from llm_proxy.dialects.lenient_json import (
@@ -110,7 +111,15 @@ class Gemini(GoogleDialect):
         """The conversation of a request that generates content; None for other operations."""
         body = parse_object(request.body)
         is_generation = _unquoted_path(request).endswith((f":{_GENERATE}", f":{_STREAM_GENERATE}"))
-        return requests.decode_gemini_request(body) if body and is_generation else None
+        if not (body and is_generation):
+            return None
+        return replace(gemini_requests.decode_request(body), model=self.model(request))
+
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
+        """The request that generates a content; with `alt=sse` where it streams."""
+        return gemini_requests.encode_request(conversation, stream=stream)
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """SSE by content type, else by the request.
@@ -136,7 +145,10 @@ class Gemini(GoogleDialect):
             return Completeness(is_complete=False, reason="empty stream")
         finished_by_index: dict[int, bool] = {}
         block_reason = ""
-        for document in gemini_responses.parse_chunks(response):
+        messages = shared_format.rejoin_split_stream_messages(response)
+        for document in chain.from_iterable(
+            gemini_responses.parse_chunks(response.codec_name, message) for message in messages
+        ):
             if error := document.get("error"):
                 return json_api.completed_by_error(shared_format.decode_failure(error))
             block_reason = block_reason or gemini_responses.prompt_block_reason(document)
@@ -149,7 +161,7 @@ class Gemini(GoogleDialect):
             return replace(completeness, reason=reason)
         unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
         missing = ""
-        if not _is_complete_event(shared_format.rejoin_split_stream_messages(response)[-1]):
+        if not _is_complete_event(messages[-1]):
             missing = "cut inside an event"
         elif unfinished and not block_reason:
             missing = f"candidate {', '.join(unfinished)} unfinished"
@@ -164,7 +176,14 @@ class Gemini(GoogleDialect):
         """One turn per candidate; one turn for a blocked prompt or an error without candidates."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        return gemini_responses.decode_chunks(gemini_responses.parse_chunks(response))
+        messages = shared_format.rejoin_split_stream_messages(response)
+        return json_api.decoded_turns(
+            self.response_decoder(response.codec_name), replace(response, framed_messages=messages)
+        )
+
+    def response_decoder(self, codec_name: str) -> gemini_responses.ChunksDecoder:
+        """A decoder of chunks, of which a response that does not stream is one."""
+        return gemini_responses.ChunksDecoder(codec_name)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of the message's candidates."""

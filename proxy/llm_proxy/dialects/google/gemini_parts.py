@@ -1,4 +1,4 @@
-"""The parts of a candidate's content, decoded and encoded."""
+"""The parts of a content, decoded and encoded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from llm_proxy.dialects import json_api, turn_parts
 from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google.gemini_sources import sendable_citations
@@ -38,6 +39,8 @@ PART_KINDS: Final = (
 )
 """The fields of which a part has exactly one, which is its kind."""
 _NON_TEXT_KINDS: Final = frozenset(PART_KINDS[1:])
+SERVER_CALL_KINDS: Final = (_CODE_CALL, _TOOL_CALL)
+"""The kinds of calls of the tools that Google runs."""
 
 _SIGNATURE: Final = "thoughtSignature"
 _METADATA: Final = (_SIGNATURE, "mediaResolution", "videoMetadata", "partMetadata")
@@ -71,13 +74,16 @@ def part_output_chars(part: Fields) -> int:
     return max(len(counted_text), int(not _NON_TEXT_KINDS.isdisjoint(part)))
 
 
-class _StreamedArguments:
+class _StreamedCall:
     """Collects the arguments of one call, which are streamed as values by path.
 
     $.city "Ro"   $.city "me"   $.days[0] 3   →   {"city":"Rome","days":[3]}
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: ToolCall, key: int) -> None:
+        self.key = key
+        """The key of its fragments."""
+        self._start = start
         self._values: dict[str | int, Any] = {}
         """A container is such a dictionary, a text the list of its pieces; the rest are scalars."""
 
@@ -108,9 +114,9 @@ class _StreamedArguments:
         elif not isinstance(known, list):
             values[steps[-1]] = partial.get("numberValue", partial.get("boolValue"))
 
-    def json_text(self) -> str:
-        """The arguments so far, as the JSON text of an object."""
-        return compact_json(_value_of_arguments(self._values) or {})
+    def call(self) -> ToolCall:
+        """The call with its arguments so far."""
+        return replace(self._start, arguments=compact_json(_value_of_arguments(self._values) or {}))
 
 
 def _value_of_arguments(value: Any) -> Json:
@@ -137,19 +143,19 @@ class ContentDecoder:
         self._part_key = 0
         """The key of the current part; text fragments with the same key become one part."""
         self._latest_kind: type[Part] | None = None
-        self._open_call: tuple[int, _StreamedArguments] | None = None
-        """The key and the arguments of the call that is being streamed."""
+        self._open_call: _StreamedCall | None = None
+        """The call that is being streamed."""
 
-    def feed(self, part: Fields) -> None:
-        """Add one part; one of an unknown kind is ignored."""
+    def feed(self, part: Fields) -> Sequence[Part]:
+        """Add one part, and return what is complete: text, or a call; ignores unknown kinds."""
         kind = next((name for name in PART_KINDS if name in part), "")
         metadata = select_metadata(part, _METADATA)
         inner = get_object(part, kind)
         match kind:
             case "text":
-                self._feed_text(part, metadata)
+                return self._feed_text(part, metadata)
             case "functionCall":
-                self._feed_function_call(inner, metadata)
+                return [*self._feed_function_call(inner, metadata)]
             case "inlineData" | "fileData":  # inline, or as a file of Google's
                 thought: Metadata = (("thought", True),) if part.get("thought") is True else ()
                 name = select_metadata(inner, ("displayName",))
@@ -164,18 +170,22 @@ class ContentDecoder:
                 pass
             case _:
                 self._add_fragment(_decode_server_tool_part(kind, inner, metadata), None)
+        return ()
 
     def parts(self) -> tuple[Part, ...]:
-        """The decoded parts, without their citations."""
-        self._close_open_call()
-        return self._fragments.joined_parts()
+        """The decoded parts so far, without their citations."""
+        parts = [*self._fragments.joined_parts()]
+        if self._open_call is not None:  # the last call
+            index = max(index for index, part in enumerate(parts) if json_api.is_client_call(part))
+            parts[index] = self._open_call.call()
+        return tuple(parts)
 
-    def _feed_text(self, part: Fields, metadata: Metadata) -> None:
+    def _feed_text(self, part: Fields, metadata: Metadata) -> Sequence[Part]:
         """Text or a thought; a signature ends its part."""
         text = get_string(part, "text")
         signature = get_string(part, _SIGNATURE)
         if not text and not metadata:
-            return
+            return ()
         if part.get("thought") is True:
             other_metadata = tuple(pair for pair in metadata if pair[0] != _SIGNATURE)
             fragment: Part = Reasoning(text, signature or None, metadata=other_metadata)
@@ -186,33 +196,38 @@ class ContentDecoder:
         self._add_fragment(fragment, self._part_key)
         if signature:
             self._part_key += 1
+        return [fragment] if text else ()
 
-    def _feed_function_call(self, call: Fields, metadata: Metadata) -> None:
+    def _feed_function_call(self, call: Fields, metadata: Metadata) -> Iterator[ToolCall]:
         """A whole call, or a streamed one: first with a name, then increments without."""
         name = get_text(call, "name")
         will_continue = call.get("willContinue") is True
         if name or "args" in call or self._open_call is None:
-            self._close_open_call()
+            yield from self._close_open_call()
             if not call:
                 return
             self._part_key += 1
             is_streamed = will_continue or "partialArgs" in call
             arguments = "" if is_streamed else compact_json(call.get("args") or {})
-            call_id = get_text(call, "id")
-            self._add_fragment(ToolCall(call_id, name, arguments, metadata), self._part_key)
-            self._open_call = (self._part_key, _StreamedArguments()) if is_streamed else None
+            new_call = ToolCall(get_text(call, "id"), name, arguments, metadata)
+            self._add_fragment(new_call, self._part_key)
             self.has_client_call = True
+            if is_streamed:
+                self._open_call = _StreamedCall(new_call, self._part_key)
+            else:
+                yield new_call
         if self._open_call is not None:
             for partial in get_objects(call, "partialArgs"):
-                self._open_call[1].feed(partial)
+                self._open_call.feed(partial)
             if not will_continue:
-                self._close_open_call()
+                yield from self._close_open_call()
 
-    def _close_open_call(self) -> None:
+    def _close_open_call(self) -> Iterator[ToolCall]:
         if self._open_call is not None:
-            key, arguments = self._open_call
-            self._fragments.add_fragment(ToolCall("", "", arguments.json_text()), key)
+            call, key = self._open_call.call(), self._open_call.key
+            self._fragments.add_fragment(ToolCall("", "", call.arguments), key)
             self._open_call = None
+            yield call
 
     def _add_fragment(self, fragment: Part, key: int | str | None) -> None:
         self._latest_kind = type(fragment)
@@ -293,10 +308,18 @@ def as_server_call(call: ToolCall) -> ToolCall | None:
 
 def is_client_call(part: Part) -> bool:
     """Whether the part is a call of a client's tool; the `type` marks one that Google runs."""
-    return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in (
-        _CODE_CALL,
-        _TOOL_CALL,
-    )
+    return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in SERVER_CALL_KINDS
+
+
+def is_own_result(result: ToolResult) -> bool:
+    """Whether it is a result in a response of Gemini's."""
+    return dict(result.metadata).get("type") in (_CODE_RESULT, _TOOL_RESULT, _CLIENT_RESULT)
+
+
+def is_empty(part: Part) -> bool:
+    """Whether a part has neither content nor a signature."""
+    is_signed = isinstance(part, Text) and _SIGNATURE in dict(part.metadata)
+    return turn_parts.is_empty_part(part) and not is_signed
 
 
 def encode_parts(parts: Iterable[Part]) -> list[Document]:

@@ -39,11 +39,13 @@ from llm_proxy.turns import (
     FinishReason,
     Json,
     Media,
+    Part,
     Reasoning,
     Text,
     ToolCall,
     ToolResult,
     Turn,
+    Usage,
 )
 
 _FILTER_REASONS: Final = (
@@ -151,14 +153,11 @@ def wire_format(options: ResponseOptions) -> WireFormat:
     )
 
 
-def parse_chunks(response: DialectResponse) -> Iterator[Fields]:
-    """The chunks of a response, each without Code Assist's wrapper."""
-    if response.codec_name not in STREAM_CODECS:
-        documents: Iterable[Fields] = shared_format.parse_json_objects(response.body)
-    else:
-        messages = shared_format.rejoin_split_stream_messages(response)
-        documents = (_parse_stream_message(response.codec_name, message) for message in messages)
-    return map(_unwrap_code_assist, documents)
+def parse_chunks(codec: str, message: bytes) -> Iterable[Fields]:
+    """The chunks of a message, each without Code Assist's wrapper; those of a body if whole."""
+    if codec in STREAM_CODECS:
+        return [_unwrap_code_assist(_parse_stream_message(codec, message))]
+    return map(_unwrap_code_assist, shared_format.parse_json_objects(message))
 
 
 def _parse_stream_message(codec: str, message: bytes) -> Fields:
@@ -211,42 +210,64 @@ def prompt_block_reason(document: Fields) -> str:
     return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED") else reason
 
 
-def decode_chunks(documents: Iterable[Fields]) -> tuple[Turn, ...]:
-    """One turn per candidate; each has the usage, failure and block reason of the response."""
-    candidates: dict[int, _CandidateDecoder] = {}
-    response_id = model = block_reason = ""
-    usage_fields: list[Fields] = []
-    failure: Failure | None = None
-    metadata: dict[str, Json] = {}
-    for document in documents:
-        response_id = response_id or get_text(document, "responseId")
-        model = model or get_text(document, "modelVersion")
-        block_reason = block_reason or prompt_block_reason(document)
-        counts = get_object(document, "usageMetadata")
-        usage_fields.append(counts)
-        metadata.update(select_metadata(counts, _USAGE_METADATA))
-        metadata.update(select_metadata(document, _CHUNK_METADATA))
-        if error := document.get("error"):
-            failure = failure or shared_format.decode_failure(error)
-        for index, candidate in indexed_candidates(document):
-            candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
-        for prediction in get_objects(document, "predictions"):
+class ChunksDecoder:
+    """Decodes a response chunk by chunk."""
+
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+        self._candidates: dict[int, _CandidateDecoder] = {}
+        self._id = self._model = self._block_reason = ""
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+        self._metadata: dict[str, Json] = {}
+
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode a message, or the body of a response that does not stream."""
+        pieces: list[Part] = []
+        for chunk in parse_chunks(self._codec, message):
+            pieces += self._feed_chunk(chunk)
+        return pieces
+
+    def _feed_chunk(self, chunk: Fields) -> Iterator[Part]:
+        self._id = self._id or get_text(chunk, "responseId")
+        self._model = self._model or get_text(chunk, "modelVersion")
+        self._block_reason = self._block_reason or prompt_block_reason(chunk)
+        counts = get_object(chunk, "usageMetadata")
+        self._usage = _USAGE.decode(counts) or self._usage
+        self._metadata.update(select_metadata(counts, _USAGE_METADATA))
+        self._metadata.update(select_metadata(chunk, _CHUNK_METADATA))
+        if error := chunk.get("error"):
+            self._failure = self._failure or shared_format.decode_failure(error)
+        for index, candidate in indexed_candidates(chunk):
+            if index not in self._candidates:
+                self._candidates[index] = _CandidateDecoder()
+            pieces = self._candidates[index].feed(candidate)
+            if index == 0:
+                yield from pieces
+        for prediction in get_objects(chunk, "predictions"):
             if "bytesBase64Encoded" in prediction or _FILTERED_REASON in prediction:
-                decoder = candidates[len(candidates)] = _CandidateDecoder()
+                decoder = self._candidates[len(self._candidates)] = _CandidateDecoder()
                 decoder.feed_prediction(prediction)
-    if not candidates and (block_reason or failure):
-        candidates[0] = _CandidateDecoder()
-    shared = Turn(
-        (),
-        FinishReason.CONTENT_FILTER if block_reason else None,
-        block_reason,
-        next(filter(None, map(_USAGE.decode, reversed(usage_fields))), None),
-        failure,
-        response_id,
-        model,
-        tuple(metadata.items()),
-    )
-    return tuple(decoder.turn(shared) for _, decoder in sorted(candidates.items()))
+
+    def turns(self) -> tuple[Turn, ...]:
+        """One turn per candidate; one for a blocked prompt or an error without candidates.
+
+        Each has the usage, the failure and the block reason of the response.
+        """
+        candidates = self._candidates
+        if not candidates and (self._block_reason or self._failure):
+            candidates = {0: _CandidateDecoder()}
+        shared = Turn(
+            (),
+            FinishReason.CONTENT_FILTER if self._block_reason else None,
+            self._block_reason,
+            self._usage,
+            self._failure,
+            self._id,
+            self._model,
+            tuple(self._metadata.items()),
+        )
+        return tuple(decoder.turn(shared) for _, decoder in sorted(candidates.items()))
 
 
 class _CandidateDecoder:
@@ -258,15 +279,17 @@ class _CandidateDecoder:
         self._content = gemini_parts.ContentDecoder()
         self._sources = gemini_sources.SourcesDecoder()
 
-    def feed(self, candidate: Fields) -> None:
-        """Add one chunk's candidate; the last finish counts, since old models repeat `STOP`."""
+    def feed(self, candidate: Fields) -> list[Part]:
+        """Add one chunk's candidate, and return what is complete.
+
+        The last finish counts, since old models repeat `STOP`.
+        """
         self._finish_raw = finish_reason(candidate) or self._finish_raw
         self._metadata.update(select_metadata(candidate, _CANDIDATE_METADATA))
         if grounding := gemini_sources.grounding_without_sources(candidate.get(GROUNDING)):
             self._metadata[GROUNDING] = grounding
-        for part in _content_parts(candidate):
-            self._content.feed(part)
         self._sources.feed(candidate)
+        return [piece for part in _content_parts(candidate) for piece in self._content.feed(part)]
 
     def feed_prediction(self, prediction: Fields) -> None:
         """Add a prediction of Imagen: an image, or the reason why it is withheld."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.dialects import encoding
+from llm_proxy.dialects import encoding, json_api
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google.citations import (
     LocatedCitation,
@@ -59,7 +59,8 @@ _GOOGLE_TOOLS: Final = (
 """The tools that Google runs; `_call` and `_result` follow in the kinds of their steps."""
 _MCP_TOOL: Final = "mcp_server_tool"
 """The same for a tool of any other server."""
-_SERVER_CALL_KINDS: Final = tuple(f"{tool}_call" for tool in (*_GOOGLE_TOOLS, _MCP_TOOL))
+SERVER_CALL_KINDS: Final = tuple(f"{tool}_call" for tool in (*_GOOGLE_TOOLS, _MCP_TOOL))
+"""The kinds of calls of the tools that Google or another server runs."""
 _RESULT_KINDS: Final = (
     *(f"{tool}_result" for tool in (*_GOOGLE_TOOLS, _MCP_TOOL)),
     "function_result",
@@ -102,24 +103,28 @@ class StepDecoder:
         self._arguments_text: list[str] = []
         """Fragments of arguments as JSON text."""
 
-    def feed(self, fields: Fields, depth: int = 0) -> None:
-        """Add a step, one of its contents or a delta; unknown types are ignored."""
+    def feed(self, fields: Fields, depth: int = 0) -> list[Part]:
+        """Add a step, one of its contents or a delta, and return its readable text.
+
+        Unknown types are ignored.
+        """
+        pieces: list[Part] = []
         match get_string(fields, "type"):
             case "text" | "text_annotation_delta" | "text_annotation":
                 if text := get_string(fields, "text"):
-                    self._fragments.add_fragment(Text(text))
+                    pieces.append(self._added(Text(text)))
                 annotations = get_objects(fields, "annotations")
                 self._located_citations += map(_decode_citation, annotations)
             case "thought" | "thought_summary" | "thought_signature":
                 # the summary, if requested, whole or one content at a time, and the signature
-                for summary in (fields.get("content"), *get_items(fields, "summary")):
-                    if text := get_string(object_fields(summary), "text"):
-                        self._fragments.add_fragment(Reasoning(text))
+                summaries = (fields.get("content"), *get_items(fields, "summary"))
+                texts = [get_string(object_fields(summary), "text") for summary in summaries]
+                pieces += [self._added(Reasoning(text)) for text in texts if text]
                 if signature := get_string(fields, "signature"):
                     self._fragments.add_fragment(Reasoning("", signature))
             case "model_output" if depth < _MAX_DEPTH:
                 for content in get_objects(fields, "content"):
-                    self.feed(content, depth + 1)
+                    pieces += self.feed(content, depth + 1)
             case "arguments_delta":
                 self._arguments_text.append(get_string(fields, "arguments"))
             case kind if kind in MEDIA_KINDS:
@@ -144,16 +149,28 @@ class StepDecoder:
                 self._fragments.add_fragment(result)
             case _:
                 pass
+        return pieces
+
+    def _added(self, fragment: Part) -> Part:
+        self._fragments.add_fragment(fragment)
+        return fragment
+
+    def client_calls(self) -> list[Part]:
+        """The call of a client's tool, if the step is one."""
+        return [part for part in self.parts() if json_api.is_client_call(part)]
 
     def parts(self) -> tuple[Part, ...]:
-        """The decoded parts, with their citations."""
+        """The decoded parts so far, with their citations."""
+        parts = self._fragments.joined_parts()
         if self._has_tool_call:
             arguments = join_pieces(self._arguments_text) or compact_json(
                 self._whole_arguments or {}
             )
-            self._fragments.add_fragment(ToolCall("", "", arguments))
-            self._has_tool_call = False
-        return attach_citations(self._fragments.joined_parts(), self._located_citations)
+            parts = tuple(
+                replace(part, arguments=arguments) if isinstance(part, ToolCall) else part
+                for part in parts
+            )
+        return attach_citations(parts, self._located_citations)
 
     def _feed_tool_call(self, kind: str, fields: Fields) -> None:
         """A call of a client's tool, or of one that Google runs."""
@@ -236,7 +253,12 @@ def as_server_call(call: ToolCall) -> ToolCall | None:
 
 def is_client_call(part: Part) -> bool:
     """Whether the part is a call of a client's tool; the `type` marks one of a server tool."""
-    return isinstance(part, ToolCall) and not _kind(part.metadata, _SERVER_CALL_KINDS)
+    return isinstance(part, ToolCall) and not _kind(part.metadata, SERVER_CALL_KINDS)
+
+
+def is_own_result(result: ToolResult) -> bool:
+    """Whether it is a result in a response of this API."""
+    return bool(_kind(result.metadata, _RESULT_KINDS))
 
 
 def _kind(metadata: Metadata, kinds: Iterable[str]) -> str:
@@ -266,7 +288,7 @@ def encode_step(part: Part) -> Document:
                 step["signature"] = part.signature
             return step
         case ToolCall():
-            kind = _kind(part.metadata, _SERVER_CALL_KINDS) or _FUNCTION_CALL
+            kind = _kind(part.metadata, SERVER_CALL_KINDS) or _FUNCTION_CALL
             name = part.name or _default_tool_name(kind)
             metadata = selected_fields(part.metadata, _TOOL_METADATA)
             if kind == f"{_MCP_TOOL}_call":
@@ -292,7 +314,7 @@ def encode_step(part: Part) -> Document:
                 **({"is_error": True} if part.failed else {}),
             }
         case Media():
-            return _output_step(_encode_media(part))
+            return _output_step(encode_media(part))
         case _:
             return {"type": "model_output"}
 
@@ -355,7 +377,8 @@ def _is_compact_json(text: str) -> bool:
         return False
 
 
-def _encode_media(media: Media) -> Document:
+def encode_media(media: Media) -> Document:
+    """The content of an image, a sound, a video, or a document."""
     kind = media.media_type.partition("/")[0]
     kind = kind if kind in MEDIA_KINDS else MEDIA_KINDS[-1]
     source = {

@@ -12,9 +12,10 @@ status.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
@@ -22,7 +23,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
-from llm_proxy.dialects.google import interaction_steps, requests, shared_format
+from llm_proxy.dialects.google import interaction_requests, interaction_steps, shared_format
 from llm_proxy.dialects.google.citations import has_more_than_text
 from llm_proxy.dialects.google.interaction_steps import StepDecoder
 from llm_proxy.dialects.google.shared_format import GoogleDialect
@@ -50,6 +51,7 @@ from llm_proxy.turns import (
     FinishReason,
     Json,
     Media,
+    Part,
     Reasoning,
     Text,
     ToolCall,
@@ -137,7 +139,13 @@ class GeminiInteractions(GoogleDialect):
         """The conversation of a new interaction; None for other requests."""
         body = parse_object(request.body)
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
-        return requests.decode_interaction_request(body) if body and is_new else None
+        return interaction_requests.decode_request(body) if body and is_new else None
+
+    def encode_request(
+        self, conversation: Conversation, *, stream: bool = True, provider: str = ""
+    ) -> Request:
+        """The request for a new interaction."""
+        return interaction_requests.encode_request(conversation, stream=stream)
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By `[DONE]`, the event `interaction.completed`, or an error."""
@@ -157,7 +165,14 @@ class GeminiInteractions(GoogleDialect):
         """One turn, or none where the response holds no interaction."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        return _decode_events(_parse_events(response))
+        messages = shared_format.rejoin_split_stream_messages(response)
+        return json_api.decoded_turns(
+            self.response_decoder(response.codec_name), replace(response, framed_messages=messages)
+        )
+
+    def response_decoder(self, codec_name: str) -> EventsDecoder:
+        """A decoder of events, or of the document of a response that does not stream."""
+        return EventsDecoder(codec_name)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event."""
@@ -248,67 +263,109 @@ def _event_output_chars(event: Fields) -> int:
     return max(sum(len(str_or_empty(text)) for text in texts), 1)
 
 
-def _parse_events(response: DialectResponse) -> Iterator[Fields]:
-    """The events of a stream; an unstreamed document becomes the event that completes one."""
-    if response.codec_name == "sse":
-        messages = shared_format.rejoin_split_stream_messages(response)
-        yield from map(shared_format.decode_event, messages)
-        return
-    for document in shared_format.parse_json_objects(response.body):
-        yield {"event_type": _COMPLETED_EVENT_TYPES[0], "interaction": dict(document)}
+class EventsDecoder:
+    """Decodes the events of a stream, or the document of a response that does not stream."""
 
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+        self._steps: dict[int, StepDecoder] = {}
+        self._returned_call_indices: set[int] = set()
+        """The steps whose calls `feed` has returned."""
+        self._interaction: dict[str, Json] = {}
+        """The latest value of each field of the interaction."""
+        self._failure: Failure | None = None
 
-def _decode_events(events: Iterable[Fields]) -> tuple[Turn, ...]:
-    """One turn; none where the response has no steps, no status and no error."""
-    steps: dict[int, StepDecoder] = {}
-    interaction: dict[str, Json] = {}
-    """The latest value of each field of the interaction."""
-    failure: Failure | None = None
-    for event in events:
+    def feed(self, message: bytes) -> list[Part]:
+        """Decode an event, or a document; a call is complete when its step ends."""
+        if self._codec == "sse":
+            return self._feed_event(shared_format.decode_event(message))
+        pieces: list[Part] = []
+        for document in shared_format.parse_json_objects(message):
+            kind = _COMPLETED_EVENT_TYPES[0]
+            pieces += self._feed_event({"event_type": kind, "interaction": dict(document)})
+        return pieces
+
+    def _feed_event(self, event: Fields) -> list[Part]:
         if error := event.get("error"):
-            failure = failure or shared_format.decode_failure(error)
-        index = first_integer(event.get("index"), len(steps)) or 0
+            self._failure = self._failure or shared_format.decode_failure(error)
+        index = first_integer(event.get("index"), len(self._steps)) or 0
+        pieces: list[Part] = []
         fields: Fields = {}
         match get_string(event, "event_type"):
             case "step.start" | "content.start":
                 step = object_fields(event.get("step") or event.get("content"))
-                steps.setdefault(index, StepDecoder()).feed(step)
+                pieces = self._feed_step(index, step)
             case kind if kind in _DELTA_EVENT_TYPES:
-                delta = get_object(event, "delta")
-                steps.setdefault(index, StepDecoder()).feed(delta)
+                pieces = self._feed_step(index, get_object(event, "delta"))
                 metadata = get_object(event, "metadata")
                 fields = {"usage": metadata.get("total_usage")}
+            case "step.stop" | "content.stop" if index in self._steps:
+                pieces = self._completed_calls(index)
             case "interaction.status_update":
                 fields = {"id": event.get("interaction_id"), "status": event.get("status")}
             case kind if kind.startswith("interaction."):
                 fields = get_object(event, "interaction")
+                if kind in _COMPLETED_EVENT_TYPES:
+                    pieces = self._completed_pieces(fields)
             case _:
                 pass
-        interaction.update(
+        self._interaction.update(
             (name, value) for name, value in fields.items() if value not in (None, "", [], {})
         )
-    if not steps:  # of a stream they are in its events
-        whole_steps = interaction.get("steps") or interaction.get("outputs")
-        for index, whole_step in enumerate(array_objects(whole_steps)):
-            steps[index] = StepDecoder()
-            steps[index].feed(whole_step)
-    status = get_text(interaction, "status")
-    if not (steps or status or failure):
-        return ()
-    for whole_error in get_objects(interaction, "errors"):
-        failure = failure or shared_format.decode_failure(dict(whole_error))
-    finish = _FINISH.decode(status)
-    turn = Turn(
-        tuple(part for _, decoder in sorted(steps.items()) for part in decoder.parts()),
-        finish=finish,
-        finish_raw=status if finish else "",
-        usage=_USAGE.decode(get_object(interaction, "usage")),
-        failure=failure,
-        id=get_text(interaction, "id"),
-        model=get_text(interaction, "model"),
-        metadata=select_metadata(interaction, _METADATA),
-    )
-    return (turn,)
+        return pieces
+
+    def _feed_step(self, index: int, fields: Fields) -> list[Part]:
+        if index not in self._steps:
+            self._steps[index] = StepDecoder()
+        return self._steps[index].feed(fields)
+
+    def _completed_calls(self, index: int) -> list[Part]:
+        """The call of a step, unless `feed` has returned it."""
+        if index in self._returned_call_indices:
+            return []
+        self._returned_call_indices.add(index)
+        return self._steps[index].client_calls()
+
+    def _completed_pieces(self, interaction: Fields) -> list[Part]:
+        """What is complete at the end: calls of steps that have not ended, or all whole steps."""
+        if self._steps:
+            return [call for index in sorted(self._steps) for call in self._completed_calls(index)]
+        parts = chain.from_iterable(step.parts() for step in _decode_whole_steps(interaction))
+        return [*filter(json_api.is_piece, parts)]
+
+    def turns(self) -> tuple[Turn, ...]:
+        """One turn so far; none where the response has no steps, no status and no error."""
+        interaction, failure = self._interaction, self._failure
+        # of a stream they are in its events
+        steps = [step for _, step in sorted(self._steps.items())] or _decode_whole_steps(
+            interaction
+        )
+        status = get_text(interaction, "status")
+        if not (steps or status or failure):
+            return ()
+        for whole_error in get_objects(interaction, "errors"):
+            failure = failure or shared_format.decode_failure(dict(whole_error))
+        finish = _FINISH.decode(status)
+        turn = Turn(
+            tuple(chain.from_iterable(step.parts() for step in steps)),
+            finish=finish,
+            finish_raw=status if finish else "",
+            usage=_USAGE.decode(get_object(interaction, "usage")),
+            failure=failure,
+            id=get_text(interaction, "id"),
+            model=get_text(interaction, "model"),
+            metadata=select_metadata(interaction, _METADATA),
+        )
+        return (turn,)
+
+
+def _decode_whole_steps(interaction: Fields) -> list[StepDecoder]:
+    """The steps in the interaction itself."""
+    steps: list[StepDecoder] = []
+    for fields in array_objects(interaction.get("steps") or interaction.get("outputs")):
+        steps.append(StepDecoder())
+        steps[-1].feed(fields)
+    return steps
 
 
 def _encode_events(turn: Turn, context: EncodeContext) -> Iterator[bytes]:
