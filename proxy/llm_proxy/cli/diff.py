@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette, StoredRequest
@@ -179,7 +180,7 @@ def _response_of_other_provider(
     request = transcoded.request
     converted = replace(
         cassette,
-        meta=replace(cassette.meta, provider=target.provider),
+        meta=msgspec.structs.replace(cassette.meta, provider=target.provider),
         request=StoredRequest(
             request.method, request.path, request.query, request.headers, request.body
         ),

@@ -14,7 +14,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -39,7 +39,17 @@ from llm_proxy.framing import eventstream, sse
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.timeline import message_arrivals
 from llm_proxy.transcoding.responses import convert_token_counts
-from llm_proxy.turns import Failure, Json, Media, Part, Reasoning, Refusal, ToolCall, Turn
+from llm_proxy.turns import (
+    Failure,
+    Json,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    TokenCounting,
+    ToolCall,
+    Turn,
+)
 
 Strictness = Literal["exact", "live", "shape", "turns"]
 """How strictly two exchanges are compared."""
@@ -356,32 +366,28 @@ def _compare_turns(one: Cassette, other: Cassette, strictness: Strictness) -> It
     if len(first) != len(second):
         yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
     if strictness == "turns":
-        counting, other_counting = (
-            cassette_dialect(cassette).token_counting for cassette in (one, other)
-        )
-        before = _content_values(first)
-        after = _content_values(
-            tuple(
-                replace(
-                    turn,
-                    usage=turn.usage and convert_token_counts(turn.usage, other_counting, counting),
-                )
-                for turn in second
-            )
-        )
+        counting = cassette_dialect(one).token_counting
+        before, after = (_content_values(cassette, counting) for cassette in (one, other))
     else:
         before, after = _turn_values(first), _turn_values(second)
     for path in dict.fromkeys((*before, *after)):
         kind = (before.get(path) or after[path])[0]
         first_value, second_value = (values.get(path, (kind, ""))[1] for values in (before, after))
-        if first_value != second_value:
+        is_count_of_one = kind is DifferenceKind.USAGE and not (first_value and second_value)
+        if first_value != second_value and not (strictness == "turns" and is_count_of_one):
             yield kind, path, first_value, second_value
 
 
-def _content_values(turns: tuple[Turn, ...]) -> dict[str, tuple[DifferenceKind, str]]:
-    """As `_turn_values`, of what every dialect has: each kind of part joined, calls by number."""
+def _content_values(
+    cassette: Cassette, counting: TokenCounting
+) -> dict[str, tuple[DifferenceKind, str]]:
+    """As `_turn_values`, of what every dialect has: each kind of part joined, calls by number.
+
+    Tokens are counted as `counting` says.
+    """
+    own_counting = cassette_dialect(cassette).token_counting
     values: dict[str, tuple[DifferenceKind, str]] = {}
-    for turn_index, turn in enumerate(turns):
+    for turn_index, turn in enumerate(cassette_response_turns(cassette)):
         path = f"turns[{turn_index}]"
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         values[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(call.name for call in calls))
@@ -396,10 +402,14 @@ def _content_values(turns: tuple[Turn, ...]) -> dict[str, tuple[DifferenceKind, 
         for index, call in enumerate(calls):
             bare_call = ToolCall("", call.name, call.arguments)
             values |= _field_values(f"{path}.calls[{index}]", bare_call)
-        failure = turn.failure and Failure(turn.failure.message)
-        values |= _field_values(
-            path, Turn((), turn.finish, usage=turn.usage, failure=failure, model=turn.model)
+        bare_turn = Turn(
+            (),
+            turn.finish,
+            usage=turn.usage and convert_token_counts(turn.usage, own_counting, counting),
+            failure=turn.failure and Failure(turn.failure.message),
+            model=turn.model,
         )
+        values |= _field_values(path, bare_turn)
     return values
 
 

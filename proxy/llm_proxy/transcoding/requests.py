@@ -81,7 +81,7 @@ def transcode_request(
     target cannot represent.
     """
     recorded = dialect.decode_request(request)
-    if recorded is None:
+    if recorded is None or not recorded.messages:
         raise NotRepresentable("the request contains no conversation to convert")
     is_same_api = (dialect.name, provider) == (target.dialect.name, target.provider)
     conversation = replace(
