@@ -65,22 +65,22 @@ def unread_fields(dialect: Dialect, request: Request) -> tuple[UnreadField, ...]
 
     conversation = decode(body)
 
-    def is_unread(path: _Path, *changes: _Change) -> bool:
-        return all(decode(_replaced(body, path, change)) == conversation for change in changes)
-
     def fields_below(prefix: _Path) -> Iterator[UnreadField]:
+        nonlocal body
         for name in _member_names(body, prefix):
             path = (*prefix, name)
             is_prompt = path[0] in dialect.prompt_fields
-            if is_unread(path, _removed, _altered):
+            changed_bodies = (_replaced(body, path, change) for change in (_removed, _altered))
+            if all(decode(changed) == conversation for changed in changed_bodies):
                 yield UnreadField(_json_path(body, path), is_prompt and len(path) == 1)
                 continue
             for shape, item in _items_by_shape(body, path).items() if is_prompt else ():
-                if is_unread(path, partial(_without_shape, shape)):
+                without_items = _replaced(body, path, partial(_without_shape, shape))
+                if decode(without_items) == conversation:
                     kind = get_text(item, "type") or ", ".join(item)
-                    yield UnreadField(
-                        f"{_json_path(body, path)}[*] ({kind})", _has_text(dict(item))
-                    )
+                    label = f"{_json_path(body, path)}[*] ({kind})"
+                    yield UnreadField(label, _has_text(dict(item)))
+                    body = without_items
             if len(path) < _MAX_DEPTH:
                 yield from fields_below(path)
 
