@@ -40,6 +40,9 @@ OPTIONS: Final = (
     "response_schema",
 )  # fmt: skip
 
+ONE_PROMPT: Final = "roles of messages (sent as one prompt)"
+_EMPTY_SCHEMA: Final = {"type": "object", "properties": {}}
+
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
@@ -136,6 +139,12 @@ def _changed(given: Conversation, kept: Conversation, losses: Sequence[str]) -> 
         before, after = map(_tools, (given, kept))
         if not is_same_json(before, after):
             yield "tools"
+    if ONE_PROMPT in losses:
+        prompt = "".join(kept.prompt.split())
+        texts = [message.text for message in given.messages]
+        if not all("".join(text.split()) in prompt for text in (given.system, *texts)):
+            yield "messages"
+        return
     if _system_text(given) != _system_text(kept):
         yield "system"
     before, after = (_messages(each, losses) for each in (given, kept))
@@ -148,9 +157,9 @@ def _json(value: Any) -> Any:
 
 
 def _tools(conversation: Conversation) -> Any:
-    """The tools; a schema always has a type, and a function without arguments has one."""
+    """The tools, with what some formats require in every schema."""
     return [
-        [tool.name, tool.description, {"type": "object", **dict(_fields(tool.parameters_schema))}]
+        [tool.name, tool.description, {**_EMPTY_SCHEMA, **_fields(tool.parameters_schema)}]
         for tool in conversation.tools
     ]
 

@@ -193,7 +193,9 @@ def _lost_content(given: Conversation, kept: Conversation) -> Iterator[str]:
         yield "whether a tool failed"
     if _count(given_parts, Refusal) > _count(kept_parts, Refusal):
         yield "refusals (sent as text)"
-    if _order(given) != _order(kept):
+    if _roles(given) - _roles(kept):
+        yield "roles of messages (sent as one prompt)"
+    elif _order(given) != _order(kept):
         yield "the order of parts"
 
 
@@ -216,6 +218,17 @@ def _has_failed(part: Part) -> bool:
 
 def _count(parts: tuple[Part, ...], kind: type[Part]) -> int:
     return sum(isinstance(part, kind) for part in parts)
+
+
+def _roles(conversation: Conversation) -> set[str]:
+    """The roles of the parts that are sent."""
+    roles = {
+        "tool" if isinstance(part, ToolResult) else message.role
+        for message in conversation.messages
+        for part in message.parts
+        if not isinstance(part, Reasoning)
+    }
+    return roles | {"system"} if conversation.system else roles
 
 
 def _order(conversation: Conversation) -> list[type[Part]]:
