@@ -222,7 +222,7 @@ def _count(parts: tuple[Part, ...], kind: type[Part]) -> int:
 
 def _roles(conversation: Conversation) -> set[str]:
     """The roles of the parts that are sent."""
-    roles = {
+    roles: set[str] = {
         "tool" if isinstance(part, ToolResult) else message.role
         for message in conversation.messages
         for part in message.parts
