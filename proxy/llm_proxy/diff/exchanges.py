@@ -123,6 +123,8 @@ _REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = {
 }
 """An exact comparison omits the shape, which would only repeat the differences of bytes and
 contents."""
+_OPTIONAL_KINDS: Final = (DifferenceKind.MODEL, DifferenceKind.USAGE)
+"""Kinds of values that not every dialect has: they are compared where both responses have them."""
 _KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = {
     **dict.fromkeys(("id", "call_id", "signature", "redacted", "metadata"), DifferenceKind.ID),
     **dict.fromkeys(("finish", "finish_raw", "failure"), DifferenceKind.FINISH),
@@ -373,8 +375,8 @@ def _compare_turns(one: Cassette, other: Cassette, strictness: Strictness) -> It
     for path in dict.fromkeys((*before, *after)):
         kind = (before.get(path) or after[path])[0]
         first_value, second_value = (values.get(path, (kind, ""))[1] for values in (before, after))
-        is_count_of_one = kind is DifferenceKind.USAGE and not (first_value and second_value)
-        if first_value != second_value and not (strictness == "turns" and is_count_of_one):
+        is_missing = kind in _OPTIONAL_KINDS and not (first_value and second_value)
+        if first_value != second_value and not (strictness == "turns" and is_missing):
             yield kind, path, first_value, second_value
 
 
