@@ -70,7 +70,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @upstream_options
 @click.option("--live", is_flag=True, help="Compare with a new response from the provider.")
 @click.option("--as", "target", metavar="NAME",
-              help="With --live: send it to this dialect or provider.")  # fmt: skip
+              help="With --live: convert for this dialect or provider.")  # fmt: skip
 @click.option("--model", metavar="NAME", help="With --as: the model of the request.")
 @click.option("--shape", is_flag=True, help="Compare only status, event types and fields.")
 @json_option
@@ -111,13 +111,13 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     losses: tuple[str, ...] = ()
     if other:
         second = load_named_cassette(library, other)
-    elif values["target"]:
+    elif values["target"] is not None:
         second, losses = _response_of_other_provider(first, values)
     else:
         second = _live_response(first, build_reissue_settings(values))
-    strictness: Strictness = (
-        "turns" if values["target"] else "shape" if values["shape"] else "live" if live else "exact"
-    )
+    strictness: Strictness = "shape" if values["shape"] else "live" if live else "exact"
+    if values["target"] is not None:
+        strictness = "turns"
     comparison = compare_exchanges(first, second, strictness, values["normalise"])
     if values["as_json"]:
         print_json(_diff_document(comparison) | {"not_converted": list(losses)})
