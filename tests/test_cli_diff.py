@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_process import run_command
+from llm_proxy.exchange import ResponseHead
 from raw_http import build_http_request
 from stored_cassettes import (
     StoredResponse,
@@ -215,3 +216,121 @@ class TestLive:
 
         assert result.exit_code == 1
         assert unreachable_url in result.last_error_line
+
+
+ANTHROPIC_RESPONSE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-x",
+    "content": [{"type": "text", "text": "Good day"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 3, "output_tokens": 2},
+}
+
+
+def write_chat_cassette(folder: Path, **fields: object) -> str:
+    """The key of a cassette of a chat without a stream, with these fields in its request."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+    choice = {"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}
+    response = json.dumps({"model": "m", "choices": [choice]}).encode()
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(response))
+    request = build_http_request("/v1/chat/completions", json.dumps(body).encode())
+    write_cassettes(folder, request, StoredResponse(((1.0, response),), head=head))
+    return key_of_request(request)[:16]
+
+
+class TestOtherProvider:
+    async def test_the_request_is_converted_and_sent_with_the_key_of_its_target(
+        self, tmp_path: Path
+    ) -> None:
+        key = write_chat_cassette(tmp_path, user="u", max_tokens=9)
+        async with upstream(fixed_length(json.dumps(ANTHROPIC_RESPONSE).encode())) as provider:
+            result = await run_command(
+                "diff", key, "--live", "--as", "anthropic", "--model", "claude-x",
+                folder=tmp_path,
+                env={"ANTHROPIC_API_KEY": "sk-ant-test", "ANTHROPIC_BASE_URL": provider.url,
+                     "OPENAI_API_KEY": "sk-of-openai"},
+            )  # fmt: skip
+            [(head, body)] = provider.requests
+
+        lines = head.decode().lower().split("\r\n")
+        assert lines[0] == "post /v1/messages http/1.1"
+        assert {"x-api-key: sk-ant-test", "anthropic-version: 2023-06-01"} <= {*lines}
+        assert "sk-of-openai" not in head.decode()
+        assert json.loads(body) == {
+            "model": "claude-x",
+            "max_tokens": 9,
+            "messages": [{"role": "user", "content": "hi"}],
+        }
+        assert result.exit_code == 0, result.stderr
+        assert "content   turns[0].text  Hello → Good day\n" in result.stdout
+        assert "event" not in result.stdout
+        assert (
+            f"{key}-1.jsonl converted to anthropic and sent to anthropic; not converted: $.user\n"
+        ) in result.stderr
+
+    async def test_json_lists_what_was_not_converted(self, tmp_path: Path) -> None:
+        key = write_chat_cassette(tmp_path, user="u")
+        async with upstream(fixed_length(json.dumps(ANTHROPIC_RESPONSE).encode())) as provider:
+            result = await run_command(
+                "diff", key, "--live", "--as", "anthropic", "--model", "x", "--json",
+                "--upstream", f"anthropic={provider.url}", folder=tmp_path,
+            )  # fmt: skip
+
+        document = json.loads(result.stdout)
+        assert (document["strictness"], document["same"]) == ("turns", True)
+        assert document["not_converted"] == ["$.user"]
+
+    async def test_what_the_target_lacks_is_refused_before_anything_is_sent(
+        self, tmp_path: Path
+    ) -> None:
+        key = write_chat_cassette(tmp_path, seed=7)
+        async with upstream() as provider:
+            result = await run_command(
+                "diff", key, "--live", "--as", "anthropic", "--model", "x",
+                "--upstream", f"anthropic={provider.url}", folder=tmp_path,
+            )  # fmt: skip
+            assert provider.requests == []
+
+        assert result.exit_code == 1
+        assert result.last_error_line == (
+            f"llm-proxy: error: cassettes/openai-chat/m/{key}-1.jsonl: anthropic cannot represent "
+            "seed; no request was sent"
+        )
+
+    async def test_a_request_with_a_redacted_secret_is_not_converted(self, tmp_path: Path) -> None:
+        secret = "sk-secret-secret"
+        write_cassettes(
+            tmp_path,
+            raw_chat_request(f"my key is {secret}", f"Authorization: Bearer {secret}"),
+            text_response("No"),
+        )
+
+        result = await run_command(
+            "diff", "openai-chat", "--live", "--as", "ollama", "--model", "x",
+            "--upstream", "default=http://127.0.0.1:9", folder=tmp_path,
+        )  # fmt: skip
+
+        assert "the recorded request contains [redacted] in place of a secret" in result.stderr
+
+    async def test_invalid_options_are_refused(self, tmp_path: Path) -> None:
+        key = write_chat_cassette(tmp_path)
+        for options, problem in (
+            (("--live", "--as", "anthropic"),
+             "--as anthropic: the recorded model may not exist there; set --model NAME"),
+            (("--live", "--model", "x"), "--model requires --as"),
+            ((key, "--as", "anthropic", "--model", "x"), "--as requires --live"),
+            (("--live", "--as", "anthropic", "--model", "x", "--shape"),
+             "--shape compares responses of one dialect; omit --shape or --as"),
+            (("--live", "--as", "anthropc", "--model", "x"),
+             "--as: unknown dialect or provider 'anthropc'; did you mean 'anthropic'?"),
+            (("--live", "--as", "mistral", "--model", "x"),
+             "no API key for mistral; set MISTRAL_API_KEY, or --upstream mistral=URL"),
+        ):  # fmt: skip
+            result = await run_command("diff", key, *options, folder=tmp_path)
+
+            assert (result.exit_code, result.last_error_line) == (
+                2,
+                f"llm-proxy: error: {problem}",
+            )

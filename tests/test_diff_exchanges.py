@@ -318,3 +318,78 @@ def test_bytes_of_any_kind_are_compared(tmp_path: Path, strictness: Strictness) 
     comparison = compare_exchanges(one, other, strictness)
 
     assert comparison.is_same is (strictness != "exact")
+
+
+def test_responses_of_two_dialects_are_compared_by_their_contents(tmp_path: Path) -> None:
+    arguments = {"city": "Bonn"}
+    called = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "weather", "arguments": '{ "city": "Bonn" }'},
+    }
+    message = {"role": "assistant", "content": "I look.", "tool_calls": [called]}
+    usage = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
+    [chat] = record_cassettes(
+        tmp_path / "chat",
+        document_response(
+            id="chatcmpl-1",
+            model="gpt",
+            choices=[{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+            usage=usage,
+        ),
+    )
+    thought: Any = {"type": "thinking", "thinking": "Hm.", "signature": "SIG"}
+    text: Any = {"type": "text", "text": "I look now."}
+    content = [
+        thought,
+        text,
+        {"type": "tool_use", "id": "t1", "name": "weather", "input": arguments},
+    ]
+    [messages] = record_cassettes(
+        tmp_path / "messages",
+        document_response(
+            id="msg_1",
+            type="message",
+            role="assistant",
+            model="claude",
+            content=content,
+            stop_reason="tool_use",
+            usage={"input_tokens": 8, "cache_read_input_tokens": 4, "output_tokens": 6},
+        ),
+        request=build_http_request("/v1/messages", b'{"model":"claude"}', "anthropic-version: x"),
+    )
+
+    comparison = compare_exchanges(chat, messages, "turns")
+
+    assert comparison.is_same
+    assert {
+        difference.path: (difference.first_value, difference.second_value)
+        for difference in comparison.differences
+    } == {
+        "turns[0].text": ("I look.", "I look now."),
+        "turns[0].reasoning": ("", "Hm."),
+        "turns[0].usage.output": ("5", "6"),
+        "turns[0].usage.total": ("17", "18"),
+        "turns[0].model": ("gpt", "claude"),
+    }
+
+
+def test_another_tool_or_finish_is_significant_between_dialects(tmp_path: Path) -> None:
+    one, other = record_cassettes(
+        tmp_path,
+        document_response(choices=[{"index": 0, "message": {}, "finish_reason": "length"}]),
+        document_response(
+            choices=[
+                {
+                    "index": 0,
+                    "message": {"tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+                    "finish_reason": "tool_calls",
+                }
+            ]
+        ),
+    )
+
+    assert significant_differences(compare_exchanges(one, other, "turns")) == [
+        ("tools", "turns[0].tools", "", "f"),
+        ("finish", "turns[0].finish", "length", "tool_calls"),
+    ]

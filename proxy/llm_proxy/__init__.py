@@ -61,6 +61,7 @@ logic       bytes and values in, bytes and values out
     `verdict`        judges clients by the journal of a run
     `last_message`   the last message with text in a request
     `exporting`      exchanges in the formats of other tools
+    `transcoding`    requests and responses in another dialect, and what is lost
     `scenario`       scripted conversations: documents, choosing, scripting
     `synthesis`      responses for requests without a scenario
     `importing`      recordings and fixtures of other tools

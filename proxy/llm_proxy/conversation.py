@@ -38,6 +38,9 @@ class ToolDefinition:
     description: str = ""
     parameters_schema: Json = None
     """The JSON Schema of the arguments; None if the tool has none."""
+    built_in_type: str = ""
+    """The provider's type of a tool that the provider defines, or whose calls have a text instead
+    of arguments; empty for a function."""
 
 
 @dataclass(frozen=True, slots=True)

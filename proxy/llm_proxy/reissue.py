@@ -19,14 +19,27 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
     With a key, the parameters that held a redacted key are dropped.  Raises `CassetteError` if
     anything else in the request was redacted: it would be a different request.
     """
-    query, dropped_count = drop_redacted_parameters(stored.query) if api_key else (stored.query, 0)
+    check_redaction(file, stored, has_api_key=bool(api_key))
+    query = drop_redacted_parameters(stored.query)[0] if api_key else stored.query
+    headers = stored.headers
+    if api_key:
+        headers = (*headers, providers.credential_header(meta.provider, api_key))
+    return Request(stored.method, stored.path, query, headers, stored.body)
+
+
+def check_redaction(file: str, stored: StoredRequest, *, has_api_key: bool) -> None:
+    """Raise `CassetteError` if anything in the request was redacted.
+
+    With an API key, the parameters that held a redacted key do not count.
+    """
+    dropped_count = drop_redacted_parameters(stored.query)[1] if has_api_key else 0
     if (
         stored.redacted_count > dropped_count
         or redaction.OPERATOR_PLACEHOLDER.encode() in stored.body
     ):
         redacted_text = (
             "an API key in the query"
-            if not api_key and drop_redacted_parameters(stored.query)[1]
+            if not has_api_key and drop_redacted_parameters(stored.query)[1]
             else "a secret"
         )
         raise CassetteError(
@@ -35,10 +48,6 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
             f"the recorded request contains {redaction.PLACEHOLDER} in place of {redacted_text} "
             "and cannot be sent again; record the request with llm-proxy record",
         )
-    headers = stored.headers
-    if api_key:
-        headers = (*headers, providers.credential_header(meta.provider, api_key))
-    return Request(stored.method, stored.path, query, headers, stored.body)
 
 
 def drop_redacted_parameters(query: str) -> tuple[str, int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from llm_proxy import display
-from llm_proxy.cassette import Cassette
+from llm_proxy.cassette import Cassette, StoredRequest
+from llm_proxy.cassette_views import cassette_dialect
 from llm_proxy.cli.commands import GroupedCommand
 from llm_proxy.cli.interruption import run_interruptibly
 from llm_proxy.cli.library import load_named_cassette
@@ -22,7 +24,14 @@ from llm_proxy.cli.options import (
     match_rules_option,
     upstream_options,
 )
-from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
+from llm_proxy.cli.output import (
+    Line,
+    StyledText,
+    losses_note,
+    print_json,
+    print_lines,
+    print_note,
+)
 from llm_proxy.diff.documents import format_word_diff
 from llm_proxy.diff.exchanges import (
     DifferenceKind,
@@ -31,8 +40,13 @@ from llm_proxy.diff.exchanges import (
     Strictness,
     compare_exchanges,
 )
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import NotRepresentable, UsageError
+from llm_proxy.reissue import check_redaction
 from llm_proxy.shell.library.library import Library
+from llm_proxy.transcoding.requests import request_target, transcode_request
+
+if TYPE_CHECKING:
+    from llm_proxy.shell.reissuing import ReissueSettings
 
 _LIVE_LABEL: Final = "the live response"
 _KIND_COLUMNS: Final = 10
@@ -55,6 +69,9 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @match_rules_option
 @upstream_options
 @click.option("--live", is_flag=True, help="Compare with a new response from the provider.")
+@click.option("--as", "target", metavar="NAME",
+              help="With --live: convert for this dialect or provider.")  # fmt: skip
+@click.option("--model", metavar="NAME", help="With --as: the model of the request.")
 @click.option("--shape", is_flag=True, help="Compare only status, event types and fields.")
 @json_option
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
@@ -69,11 +86,16 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     fields, model, finish reason and called tools are significant. Other differences are only shown.
     With --shape, only status, event types and fields are compared.
 
+    With --live --as NAME, the request is converted and sent to another provider. NAME is a dialect
+    such as anthropic, or a provider such as mistral. Only text, reasoning, tool calls, finish
+    reason and usage are compared.
+
     \b
     Examples:
       llm-proxy diff dc8593ff1ee7bb84-1 dc8593ff1ee7bb84-2
       llm-proxy diff dc8593 --live
       llm-proxy diff dc8593 --live --shape --json
+      llm-proxy diff dc8593 --live --as anthropic --model claude-haiku-4-5
       llm-proxy diff old.jsonl new.jsonl --normalise uuids
 
     The exit code is 1 if there is a significant difference.
@@ -83,15 +105,22 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
             "name two cassettes (llm-proxy diff A B), or one cassette and "
             "--live (llm-proxy diff A --live)"
         )
+    _check_target_options(values, is_live=live)
     library = Library(cassettes)
     first = load_named_cassette(library, cassette)
-    second = (
-        load_named_cassette(library, other) if other else _cassette_of_live_response(first, values)
-    )
+    losses: tuple[str, ...] = ()
+    if other:
+        second = load_named_cassette(library, other)
+    elif values["target"] is not None:
+        second, losses = _response_of_other_provider(first, values)
+    else:
+        second = _live_response(first, build_reissue_settings(values))
     strictness: Strictness = "shape" if values["shape"] else "live" if live else "exact"
+    if values["target"] is not None:
+        strictness = "turns"
     comparison = compare_exchanges(first, second, strictness, values["normalise"])
     if values["as_json"]:
-        print_json(_diff_document(comparison))
+        print_json(_diff_document(comparison) | {"not_converted": list(losses)})
     else:
         print_lines(_diff_lines(comparison))
         count = sum(difference.is_significant for difference in comparison.differences)
@@ -104,14 +133,62 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     raise click.exceptions.Exit(0 if comparison.is_same else 1)
 
 
-def _cassette_of_live_response(cassette: Cassette, values: dict[str, Any]) -> Cassette:
+def _check_target_options(values: Mapping[str, Any], *, is_live: bool) -> None:
+    """Raise `UsageError` for `--as` or `--model` without the options that they need."""
+    if values["target"] is None:
+        if values["model"] is not None:
+            raise UsageError("--model requires --as")
+        return
+    if not is_live:
+        raise UsageError("--as requires --live")
+    if values["shape"]:
+        raise UsageError("--shape compares responses of one dialect; omit --shape or --as")
+    if not values["model"]:
+        raise UsageError(
+            f"--as {values['target']}: the recorded model may not exist there; set --model NAME"
+        )
+
+
+def _live_response(cassette: Cassette, settings: ReissueSettings) -> Cassette:
+    """The current response to this request."""
     from llm_proxy.shell.reissuing import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
 
-    reissue_settings = build_reissue_settings(values)
-    check_api_keys(reissue_settings, {cassette.meta.provider})
-    return replace(
-        run_interruptibly(fetch_live_response(reissue_settings, cassette)), file=_LIVE_LABEL
+    check_api_keys(settings, {cassette.meta.provider})
+    return replace(run_interruptibly(fetch_live_response(settings, cassette)), file=_LIVE_LABEL)
+
+
+def _response_of_other_provider(
+    cassette: Cassette, values: Mapping[str, Any]
+) -> tuple[Cassette, tuple[str, ...]]:
+    """The response to the converted request, and what was not converted.
+
+    Raises `UsageError` for an unknown target, `CassetteError` for a redacted request, and
+    `NotRepresentable` for one that cannot be converted.
+    """
+    target = request_target(values["target"])
+    check_redaction(cassette.file, cassette.request, has_api_key=True)
+    try:
+        transcoded = transcode_request(
+            cassette.request,
+            cassette_dialect(cassette),
+            cassette.meta.provider,
+            target,
+            values["model"],
+        )
+    except NotRepresentable as error:
+        raise NotRepresentable(f"{cassette.file}: {error}; no request was sent") from None
+    request = transcoded.request
+    converted = replace(
+        cassette,
+        meta=msgspec.structs.replace(cassette.meta, provider=target.provider),
+        request=StoredRequest(
+            request.method, request.path, request.query, request.headers, request.body
+        ),
     )
+    response = _live_response(converted, build_reissue_settings(values))
+    note = f"{cassette.file} converted to {target.dialect.name} and sent to {target.provider}"
+    print_note(note + losses_note(transcoded.losses))
+    return response, transcoded.losses
 
 
 def _diff_lines(comparison: ExchangeComparison) -> Iterator[Line]:

@@ -40,6 +40,8 @@ _COLUMNS_WITHOUT_TERMINAL: Final = 100
 """Columns that are assumed where stdout is not a terminal."""
 _COLUMN_GAP: Final = 2
 """Spaces between two columns of a table."""
+_MAX_SHOWN_LOSSES: Final = 8
+"""How many losses are named."""
 
 
 class StyledText(str):
@@ -119,6 +121,15 @@ def print_note(text: str) -> None:
 def note_line(text: str) -> str:
     """The line that `print_note` prints."""
     return f"llm-proxy: {display.escape_block(text)}"
+
+
+def losses_note(losses: Sequence[str]) -> str:
+    """The end of a note about a conversion: what was lost; empty if nothing was."""
+    if not losses:
+        return ""
+    more = len(losses) - _MAX_SHOWN_LOSSES
+    shown = ", ".join(losses[:_MAX_SHOWN_LOSSES])
+    return f"; not converted: {shown}" + (f", and {more} more" if more > 0 else "")
 
 
 def print_json(document: Any) -> None:

@@ -177,17 +177,21 @@ def first_schema(*candidates: Json) -> dict[str, Json] | None:
 
 def decode_tool(fields: Fields, *schemas: Json) -> Iterator[ToolDefinition]:
     """One tool definition, or none; a built-in tool without a name is named by its type."""
-    if name := text_or_empty(fields.get("name")):
-        yield ToolDefinition(name, text_or_empty(fields.get("description")), first_schema(*schemas))
-    elif (kind := text_or_empty(fields.get("type"))) and kind not in _NAMED_TOOL_TYPES:
-        yield ToolDefinition(kind, text_or_empty(fields.get("description")))
+    name, kind = (text_or_empty(fields.get(field)) for field in ("name", "type"))
+    description = text_or_empty(fields.get("description"))
+    if name:
+        schema = first_schema(*schemas)
+        is_function = kind in ("", "function") or schema is not None
+        yield ToolDefinition(name, description, schema, "" if is_function else kind)
+    elif kind and kind not in _NAMED_TOOL_TYPES:
+        yield ToolDefinition(kind, description, built_in_type=kind)
 
 
 def decode_function_tools(offered: Json) -> Iterator[ToolDefinition]:
     """Tools wrapped in a field named by their type, as in OpenAI's API; built-in ones are not."""
     for tool in array_objects(offered):
         fields = object_fields(tool.get("function") or tool.get("custom")) or tool
-        yield from decode_tool(fields, fields.get("parameters"))
+        yield from decode_tool({**fields, "type": tool.get("type")}, fields.get("parameters"))
 
 
 def request_message(role: Role, parts: Iterable[Part]) -> RequestMessage:

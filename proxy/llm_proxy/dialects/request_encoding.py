@@ -66,9 +66,13 @@ def prepared_conversation(
     """The conversation as an encoder needs it: with parts of these kinds that have content.
 
     Adjacent tool messages are one, and each result has the name of its call.  A data URL becomes
-    inline media.  Calls of a provider's own tools are refused, unless their type has one of the
-    ends in `provider_tool_types`.  Parts for which `is_empty` is true are left out.
+    inline media.  Built-in tools are refused; so are calls of a provider's own tools, unless their
+    type has one of the ends in `provider_tool_types`.  Parts for which `is_empty` is true are left
+    out.
     """
+    for tool in conversation.tools:
+        if tool.built_in_type:
+            raise refusal(dialect, f"{tool.name}, a tool of type {tool.built_in_type}")
     conversation = replace_lone_surrogates(conversation)
     messages = [
         RequestMessage(message.role, tuple(_prepared_parts(dialect, message, part_kinds, is_empty)))

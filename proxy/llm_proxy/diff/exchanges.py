@@ -3,7 +3,9 @@
 Two takes are compared exactly: everything is significant but times.  A live response is never equal
 to its recording, so there only differences that could break a client are significant.  To detect
 drift, the shape is compared: event types and the fields of each, without values and repetitions, as
-what breaks clients is a field that is new, missing or of another type.
+what breaks clients is a field that is new, missing or of another type.  Of responses in two
+dialects, only what every dialect has is compared: the contents of the turns, not the parts that
+hold them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, Final, Literal
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import (
+    cassette_dialect,
     cassette_outcome,
     cassette_response_turns,
     stored_dialect_response,
@@ -35,9 +38,20 @@ from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.timeline import message_arrivals
-from llm_proxy.turns import Json, Part, ToolCall, Turn
+from llm_proxy.transcoding.responses import convert_token_counts
+from llm_proxy.turns import (
+    Failure,
+    Json,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    TokenCounting,
+    ToolCall,
+    Turn,
+)
 
-Strictness = Literal["exact", "live", "shape"]
+Strictness = Literal["exact", "live", "shape", "turns"]
 """How strictly two exchanges are compared."""
 
 
@@ -83,15 +97,34 @@ _SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = {
         DifferenceKind.TOOLS,
     },
     "shape": _SHAPE_KINDS,
+    "turns": frozenset(
+        (
+            DifferenceKind.STATUS,
+            DifferenceKind.ENDING,
+            DifferenceKind.FINISH,
+            DifferenceKind.TOOLS,
+        )
+    ),
 }
 """The kinds of difference that make two exchanges count as different."""
 _REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = {
     "exact": _ALL_KINDS - {DifferenceKind.SHAPE},
     "live": _ALL_KINDS - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
     "shape": _SHAPE_KINDS,
+    "turns": _ALL_KINDS
+    - {
+        DifferenceKind.REQUEST,
+        DifferenceKind.HEADER,
+        DifferenceKind.VOLATILE_HEADER,
+        DifferenceKind.SHAPE,
+        DifferenceKind.ID,
+        DifferenceKind.BYTES,
+    },
 }
 """An exact comparison omits the shape, which would only repeat the differences of bytes and
 contents."""
+_OPTIONAL_KINDS: Final = (DifferenceKind.MODEL, DifferenceKind.USAGE)
+"""Kinds of values that not every dialect has: they are compared where both responses have them."""
 _KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = {
     **dict.fromkeys(("id", "call_id", "signature", "redacted", "metadata"), DifferenceKind.ID),
     **dict.fromkeys(("finish", "finish_raw", "failure"), DifferenceKind.FINISH),
@@ -167,7 +200,7 @@ def compare_exchanges(
         *_compare_heads(one, other),
         *_compare_endings(one, other),
         *_compare_shapes(one, other),
-        *_compare_turns(one, other),
+        *_compare_turns(one, other, strictness),
         *_compare_bodies(one, other),
         *(
             (DifferenceKind.TIME, *difference)
@@ -329,17 +362,57 @@ def _value_types(path: str, value: Json, depth: int) -> Iterator[tuple[str, str]
             pass
 
 
-def _compare_turns(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+def _compare_turns(one: Cassette, other: Cassette, strictness: Strictness) -> Iterator[_Difference]:
     """Turns part by part; ids, finish and usage have their own kinds of difference."""
     first, second = cassette_response_turns(one), cassette_response_turns(other)
     if len(first) != len(second):
         yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
-    before, after = _turn_values(first), _turn_values(second)
+    if strictness == "turns":
+        counting = cassette_dialect(one).token_counting
+        before, after = (_content_values(cassette, counting) for cassette in (one, other))
+    else:
+        before, after = _turn_values(first), _turn_values(second)
     for path in dict.fromkeys((*before, *after)):
         kind = (before.get(path) or after[path])[0]
         first_value, second_value = (values.get(path, (kind, ""))[1] for values in (before, after))
-        if first_value != second_value:
+        is_missing = kind in _OPTIONAL_KINDS and not (first_value and second_value)
+        if first_value != second_value and not (strictness == "turns" and is_missing):
             yield kind, path, first_value, second_value
+
+
+def _content_values(
+    cassette: Cassette, counting: TokenCounting
+) -> dict[str, tuple[DifferenceKind, str]]:
+    """As `_turn_values`, of what every dialect has: each kind of part joined, calls by number.
+
+    Tokens are counted as `counting` says.
+    """
+    own_counting = cassette_dialect(cassette).token_counting
+    values: dict[str, tuple[DifferenceKind, str]] = {}
+    for turn_index, turn in enumerate(cassette_response_turns(cassette)):
+        path = f"turns[{turn_index}]"
+        calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+        values[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(call.name for call in calls))
+        texts = {
+            "text": turn.text,
+            "reasoning": "".join(part.text for part in turn.parts if isinstance(part, Reasoning)),
+            "refusal": "".join(part.text for part in turn.parts if isinstance(part, Refusal)),
+            "media": ", ".join(part.media_type for part in turn.parts if isinstance(part, Media)),
+        }
+        for name, text in texts.items():
+            values[f"{path}.{name}"] = (DifferenceKind.CONTENT, text)
+        for index, call in enumerate(calls):
+            bare_call = ToolCall("", call.name, call.arguments)
+            values |= _field_values(f"{path}.calls[{index}]", bare_call)
+        bare_turn = Turn(
+            (),
+            turn.finish,
+            usage=turn.usage and convert_token_counts(turn.usage, own_counting, counting),
+            failure=turn.failure and Failure(turn.failure.message),
+            model=turn.model,
+        )
+        values |= _field_values(path, bare_turn)
+    return values
 
 
 def _turn_values(turns: tuple[Turn, ...]) -> dict[str, tuple[DifferenceKind, str]]:

@@ -73,6 +73,10 @@ def decode_request(body: Fields) -> Conversation:
             definition
             for tool in get_objects(body, "tools")
             for definition in request_decoding.decode_tool(tool, tool.get("input_schema"))
+        )
+        + tuple(
+            ToolDefinition(get_string(server, "name"), built_in_type="mcp_servers")
+            for server in get_objects(body, "mcp_servers")
         ),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
             get_object(body, "thinking").get("type")

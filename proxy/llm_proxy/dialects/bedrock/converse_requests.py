@@ -172,8 +172,9 @@ def _decode_document(fields: Fields) -> Media:
 def _decode_tools(config: Fields) -> Iterator[ToolDefinition]:
     for tool in get_objects(config, "tools"):
         fields = object_fields(tool.get("toolSpec") or tool.get("systemTool"))
+        kind = "systemTool" if "systemTool" in tool else ""
         yield from request_decoding.decode_tool(
-            fields, get_object(fields, "inputSchema").get("json")
+            {**fields, "type": kind}, get_object(fields, "inputSchema").get("json")
         )
 
 

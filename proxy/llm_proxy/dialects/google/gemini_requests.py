@@ -141,7 +141,9 @@ def _decode_tools(body: Fields) -> Iterator[ToolDefinition]:
             schemas = (fields.get("parametersJsonSchema"), decode_schema(fields.get("parameters")))
             yield from request_decoding.decode_tool(fields, *schemas)
         yield from (
-            ToolDefinition(name) for name, config in tool.items() if isinstance(config, dict)
+            ToolDefinition(name, built_in_type=name)
+            for name, config in tool.items()
+            if isinstance(config, dict)
         )
 
 

@@ -1,0 +1,1 @@
+"""Converts recorded requests and responses to another dialect, and names what is lost."""
