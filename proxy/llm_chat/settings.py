@@ -18,13 +18,22 @@ from llm_chat.local_provider import LocalProvider, OllamaProvider
 from llm_chat.registry import ProviderRegistry
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.environment import adopted_upstreams, providers_with_v1
+from llm_proxy.shell.running.environment import (
+    adopted_upstreams,
+    is_local_url,
+    providers_with_v1,
+)
 from llm_proxy.shell.running.settings import checked_http_url
 
 _WIRE_PROVIDERS: Final = {
     "openai": ("openai", "openai-chat"),
     "openai-responses": ("openai", "openai-responses"),
+    "openai-completions": ("openai", "openai-completions"),
     "anthropic": ("anthropic", "anthropic"),
+    "gemini": ("gemini", "gemini"),
+    "gemini-interactions": ("gemini", "gemini-interactions"),
+    "cohere": ("cohere", "cohere"),
+    "bedrock": ("bedrock", "bedrock"),
     **{
         name: (name, "openai-chat")
         for name in ("mistral", "groq", "deepseek", "openrouter", "xai", "vllm", "llamacpp")
@@ -78,9 +87,10 @@ def _adopted(environ: Mapping[str, str], upstreams: Mapping[str, str]) -> dict[s
 def _http_settings(
     provider: str, environ: Mapping[str, str], base_urls: Mapping[str, str]
 ) -> HttpSettings:
-    return HttpSettings(
-        providers.upstream_url(provider, base_urls) or "", _api_key(provider, environ)
-    )
+    """The settings of a provider; a signature of AWS is for its own address, not for a proxy's."""
+    base_url = providers.upstream_url(provider, base_urls) or ""
+    is_signed = provider == providers.SIGNED_PROVIDER and not is_local_url(base_url)
+    return HttpSettings(base_url, _api_key(provider, environ), signs_requests=is_signed)
 
 
 def _api_key(provider: str, environ: Mapping[str, str]) -> str:
