@@ -223,7 +223,8 @@ class LiveUpstream:
         if base_url is None and self._signer and routed.provider == providers.SIGNED_PROVIDER:
             base_url = providers.signed_url(upstream_request.path, self._signer.region)
         if base_url is None:
-            signing = "--sign aws, or with " * (routed.provider == providers.SIGNED_PROVIDER)
+            is_signable = routed.provider == providers.SIGNED_PROVIDER
+            signing = "--sign aws, or with " if is_signable else ""
             raise UpstreamFailed(
                 502,
                 f"no upstream is set for {routed.request.method} {routed.stored_request.path} "
