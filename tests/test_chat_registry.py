@@ -233,13 +233,71 @@ def describe(name: str, environ: dict[str, str]) -> tuple[str, str, bool]:
 def test_the_providers_of_an_empty_environment() -> None:
     registry = providers_from_environment({})
 
-    assert registry.list() == ["openai", "openai-responses", "anthropic", "ollama", "local"]
     assert registry.get_default() is registry.get("openai")
-    assert describe("openai", {}) == ("https://api.openai.com", "", False)
-    assert describe("openai-responses", {}) == ("https://api.openai.com", "", False)
-    assert describe("anthropic", {}) == ("https://api.anthropic.com", "", False)
-    assert describe("local", {}) == ("http://127.0.0.1:11434", "", False)
-    assert describe("ollama", {}) == ("http://127.0.0.1:11434", "", False)
+    assert {name: describe(name, {}) for name in registry.list()} == {
+        name: (base_url, "", False)
+        for name, base_url in {
+            "openai": "https://api.openai.com",
+            "openai-responses": "https://api.openai.com",
+            "openai-completions": "https://api.openai.com",
+            "anthropic": "https://api.anthropic.com",
+            "gemini": "https://generativelanguage.googleapis.com",
+            "gemini-interactions": "https://generativelanguage.googleapis.com",
+            "cohere": "https://api.cohere.com",
+            "bedrock": "",  # that of a region
+            "mistral": "https://api.mistral.ai",
+            "groq": "https://api.groq.com",
+            "deepseek": "https://api.deepseek.com",
+            "openrouter": "https://openrouter.ai",
+            "xai": "https://api.x.ai",
+            "vllm": "http://127.0.0.1:8000",
+            "llamacpp": "http://127.0.0.1:8080",
+            "ollama": "http://127.0.0.1:11434",
+            "local": "http://127.0.0.1:11434",
+        }.items()
+    }
+
+
+PROXY: Final = "http://127.0.0.1:4777"
+
+
+@each_row(
+    "name, environ, upstreams, base_url",
+    [
+        ("vllm", {"LLM_PROXY_URL": f"{PROXY}/"}, {}, f"{PROXY}/~vllm"),
+        ("openai", {"LLM_PROXY_URL": PROXY, "OPENAI_BASE_URL": PROXY}, {}, PROXY),
+        ("xai", {"LLM_PROXY_URL": PROXY}, {"xai": "http://gpu:1"}, "http://gpu:1"),
+        ("openai", {"OPENAI_BASE_URL": PROXY}, {"openai": "http://gpu:1"}, "http://gpu:1"),
+        ("openai", {"OPENAI_BASE_URL": PROXY}, {"default": "http://gpu:1"}, "http://gpu:1"),
+        ("openai", {"OPENAI_BASE_URL": PROXY}, {"xai": "http://gpu:1"}, PROXY),
+        ("ollama", {"OLLAMA_HOST": PROXY}, {"ollama": "http://gpu:1"}, "http://gpu:1"),
+    ],
+)
+def test_an_upstream_comes_before_the_environment_and_the_proxy_comes_last(
+    name: str, environ: dict[str, str], upstreams: dict[str, str], base_url: str
+) -> None:
+    provider = providers_from_environment(environ, upstreams).get(name)
+
+    assert isinstance(provider, HttpProvider)
+    assert provider.settings.base_url == base_url
+
+
+@each_row(
+    "environ, is_signed",
+    [
+        ({}, True),
+        ({"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://vpce.example"}, True),
+        ({"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": PROXY}, False),
+        ({"LLM_PROXY_URL": PROXY}, False),
+    ],
+)
+def test_requests_for_bedrock_are_signed_except_for_those_to_a_proxy(
+    environ: dict[str, str], is_signed: bool
+) -> None:
+    provider = providers_from_environment(environ).get("bedrock")
+
+    assert isinstance(provider, HttpProvider)
+    assert provider.settings.signs_requests is is_signed
 
 
 GATEWAY: Final = "http://gateway.example"

@@ -11,6 +11,7 @@ from typing import Final
 
 from case_tables import each_row
 from cli_process import run_command, running_command
+from llm_proxy.shell.running.environment import child_environment
 from scenario_server import (
     JsonObject,
     scenario_document,
@@ -27,21 +28,34 @@ from waiting import wait_until
 PROMPT: Final = "refund"
 """The prompt that selects the scenario of a test."""
 PROVIDERS: Final = {
-    "openai": "POST /v1/chat/completions",
-    "openai-responses": "POST /v1/responses",
-    "anthropic": "POST /v1/messages",
-    "local": "POST /api/chat",
+    "openai": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "openai-completions": "/v1/completions",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1/models/a-model:streamGenerateContent",
+    "gemini-interactions": "/v1/interactions",
+    "cohere": "/v2/chat",
+    "bedrock": "/model/a-model/converse-stream",
+    "mistral": "/v1/chat/completions",
+    "groq": "/openai/v1/chat/completions",
+    "deepseek": "/chat/completions",
+    "openrouter": "/api/v1/chat/completions",
+    "xai": "/v1/chat/completions",
+    "vllm": "/v1/chat/completions",
+    "llamacpp": "/v1/chat/completions",
+    "ollama": "/api/chat",
+    "local": "/api/chat",
 }
-"""The request of each provider."""
+"""The path of each provider's requests."""
 NO_SERVER: Final = "http://127.0.0.1:1"
 
 
 def variables(url: str) -> dict[str, str]:
-    """The variables that make a server the one of every provider."""
-    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, "OLLAMA_HOST": url}
+    """The variables that make a server the one of every provider, as the proxy sets them."""
+    return child_environment({}, url)
 
 
-@each_row("provider", [*PROVIDERS, "ollama"])
+@each_row("provider", PROVIDERS)
 async def test_the_response_of_every_provider_is_all_that_stdout_has(
     tmp_path: Path, provider: str
 ) -> None:
@@ -55,7 +69,7 @@ async def test_the_response_of_every_provider_is_all_that_stdout_has(
         [entry] = server.entries
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "Grüße,\n3 days.\n", "")
-    assert f"POST {entry.path}" == PROVIDERS[provider.replace("ollama", "local")]
+    assert entry.path == PROVIDERS[provider]
     assert entry.model == "a-model"
 
 
@@ -78,7 +92,7 @@ async def test_without_options_the_provider_is_openai(tmp_path: Path) -> None:
         (
             ["-p", "x", "a"],
             {},
-            "unknown provider 'x'; known: openai, openai-responses, anthropic, ollama, local",
+            f"unknown provider 'x'; known: {', '.join(PROVIDERS)}",
         ),
         (
             ["a"],
