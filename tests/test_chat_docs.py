@@ -66,7 +66,7 @@ def test_the_examples_of_the_reference_run(
     assert capsys.readouterr().out == (
         "get_weather {'city': 'Oslo', 'weather': 'rain'}\nIt is raining."
     )
-    assert other_server["registry"].get_default().name == "vllm"
+    assert other_server["registry"].get_default().name == "gpu"
 
 
 @each_row("name", llm_chat.__all__)
