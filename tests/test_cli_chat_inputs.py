@@ -75,6 +75,15 @@ async def test_files_and_stdin_are_sent_with_the_prompt(tmp_path: Path) -> None:
     assert image["image_url"] == {"url": f"data:image/png;base64,{encoded}"}
 
 
+async def test_a_file_alone_is_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "question.txt").write_text("Why?")
+
+    result, [request] = await requests_of(tmp_path, "-f", "question.txt", stdin=b"not read")
+
+    assert result.exit_code == 0, result.stderr
+    assert request["messages"] == [{"role": "user", "content": "question.txt:\nWhy?"}]
+
+
 async def test_options_are_fields_of_the_request(tmp_path: Path) -> None:
     result, [request] = await requests_of(
         *(tmp_path, "-s", "Be brief.", "-o", "temperature=0", "-o", "max_tokens=9"),

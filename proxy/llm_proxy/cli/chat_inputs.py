@@ -46,10 +46,12 @@ def read_script(path: Path) -> Sequence[str]:
 def read_prompt(prompt: str | None, files: Sequence[Path]) -> tuple[Part, ...]:
     """The parts of the user's message: the prompt with the texts of files, and other files.
 
-    Without a prompt, it is the text on stdin.  Raises `UsageError` for an empty prompt, and for a
-    file that cannot be read or is of an unknown type.
+    Without both, the prompt is the text on stdin.  Raises `UsageError` for an empty prompt, and for
+    a file that cannot be read or is of an unknown type.
     """
-    if prompt is None and _STDIN not in files:
+    if prompt is None and not files:
+        if sys.stdin.isatty():
+            raise UsageError("missing PROMPT; a conversation needs a terminal as stdout")
         prompt = _decode_text(_STDIN, _read_file(_STDIN))
         if not prompt.strip():
             raise UsageError("the prompt on stdin is empty; pass PROMPT or text on stdin")
