@@ -265,6 +265,7 @@ PROXY: Final = "http://127.0.0.1:4777"
     "name, environ, upstreams, base_url",
     [
         ("vllm", {"LLM_PROXY_URL": f"{PROXY}/"}, {}, f"{PROXY}/~vllm"),
+        ("ollama", {"LLM_PROXY_URL": PROXY}, {}, f"{PROXY}/~ollama"),
         ("openai", {"LLM_PROXY_URL": PROXY, "OPENAI_BASE_URL": PROXY}, {}, PROXY),
         ("xai", {"LLM_PROXY_URL": PROXY}, {"xai": "http://gpu:1"}, "http://gpu:1"),
         ("openai", {"OPENAI_BASE_URL": PROXY}, {"openai": "http://gpu:1"}, "http://gpu:1"),
@@ -289,6 +290,7 @@ def test_an_upstream_comes_before_the_environment_and_the_proxy_comes_last(
         ({"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://vpce.example"}, True),
         ({"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": PROXY}, False),
         ({"LLM_PROXY_URL": PROXY}, False),
+        ({"LLM_PROXY_URL": "http://proxy.example:4777"}, False),
     ],
 )
 def test_requests_for_bedrock_are_signed_except_for_those_to_a_proxy(

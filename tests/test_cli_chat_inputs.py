@@ -29,6 +29,10 @@ def fail() -> None:
 
 both = [get_weather, fail]
 number = 3
+
+def count() -> int:
+    return 2**70
+
 unnamed = lambda x: x
 """
 
@@ -152,7 +156,10 @@ MISTAKES: Final[dict[str, tuple[Sequence[str], str]]] = {
     "no file": (("-f", "no.txt", "Hello?"), "cannot read no.txt: No such file or directory"),
     "a binary file": (
         ("-f", "binary", "Hello?"),
-        "binary is no UTF-8 text (byte 1), and no image, sound or PDF by its name",
+        (
+            "binary: byte 1 is not valid UTF-8; files other than .png, .jpg, .jpeg, .gif, .webp, "
+            ".pdf, .wav, .mp3, .mp4 must be text"
+        ),
     ),
     "an option without a value": (
         ("-o", "seed", "Hello?"),
@@ -174,6 +181,14 @@ MISTAKES: Final[dict[str, tuple[Sequence[str], str]]] = {
         ("--tools", "my_tools:number", "Hello?"),
         "--tools my_tools:number: expected a function, a Tool, or a list of them, got int",
     ),
+    "tools that exit": (
+        ("--tools", "exits:tool", "Hello?"),
+        "--tools exits:tool: cannot import exits: 5",
+    ),
+    "a provider without its settings": (
+        ("-p", "bedrock", "--upstream", "bedrock=https://127.0.0.2.example", "Hello?"),
+        "no AWS region; set AWS_REGION",
+    ),
     "a tool without a name": (
         ("--tools", "my_tools:unnamed", "Hello?"),
         (
@@ -188,6 +203,7 @@ MISTAKES: Final[dict[str, tuple[Sequence[str], str]]] = {
 async def test_a_mistake_is_reported_before_anything_is_sent(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
     (tmp_path / "binary").write_bytes(b"a\xff")
+    (tmp_path / "exits.py").write_text("raise SystemExit(5)")
     (tmp_path / "my_tools.py").write_text(TOOLS)
     arguments, message = MISTAKES[name]
 
@@ -269,6 +285,27 @@ async def test_a_model_that_calls_tools_without_end_is_stopped(tmp_path: Path) -
     assert result.last_error_line == (
         "llm-proxy: error: no final response after 2 turns; raise --max-turns"
     )
+
+
+@each_row("flags, last_line", [((), "← count 1180591620717411303424"), (("--json",), "")])
+async def test_values_that_only_python_has_are_printed(
+    tmp_path: Path, flags: tuple[str, ...], last_line: str
+) -> None:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+    call = {"function": {"name": "count", "arguments": "{}"}, "id": "c", "type": "function"}
+    calls = {"message": {"tool_calls": [call]}, "finish_reason": "tool_calls", "index": 0}
+    text = b'{"choices": [{"message": {"content": "a\\ud800"}, "finish_reason": "stop"}]}'
+    async with upstream(
+        fixed_length(orjson.dumps({"choices": [calls]})), fixed_length(text)
+    ) as server:
+        result = await run_command(
+            *("chat", "--tools", "my_tools:count", *flags, "Hello?"),
+            folder=tmp_path,
+            env=variables(server.url),
+        )
+
+    assert result.exit_code == 0, result.stderr
+    assert result.last_error_line == last_line
 
 
 async def test_with_react_a_tool_is_called_in_text(tmp_path: Path) -> None:

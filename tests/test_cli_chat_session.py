@@ -88,7 +88,8 @@ async def test_ctrl_c_cancels_a_response_and_not_the_session(tmp_path: Path) -> 
 
 
 async def test_a_failed_prompt_is_reported_and_forgotten(tmp_path: Path) -> None:
-    refused = fixed_length(b'{"error": {"message": "no"}}', status="400 Bad Request")
+    body = b'{"error": {"message": "no\\u001b]0;title\\u0007"}}'
+    refused = fixed_length(body, status="400 Bad Request")
     async with upstream(refused, answer("A sea.")) as server:
         code, output = await chat_on_terminal(
             tmp_path,
@@ -98,7 +99,7 @@ async def test_a_failed_prompt_is_reported_and_forgotten(tmp_path: Path) -> None
         )  # fmt: skip
 
     assert code == 0, output
-    assert "llm-proxy: error: HTTP 400: Bad Request: no" in output
+    assert "llm-proxy: error: HTTP 400: Bad Request: no\\x1b]0;title\\x07" in output
     assert messages_of(server, 1) == [("user", "Second?")]
 
 

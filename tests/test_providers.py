@@ -65,7 +65,9 @@ PATH_CASES: Final = [
     ("/v1/models/gemini-3", GOOGLE, "gemini"),
     ("/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
     ("/v1/interactions", GOOGLE, "gemini"),
+    ("/v1/interactions", NO_HEADERS, "gemini"),
     ("/v1/interactions/i/cancel", NO_HEADERS, "gemini"),
+    ("/v1/tunedModels/mine:generateContent", NO_HEADERS, "gemini"),
     ("/v1beta/interactions/i/cancel", NO_HEADERS, "gemini"),
     ("/upload/v1beta/files", GOOGLE, "gemini"),
     # vertex: also with an API key, and under the base URL of Anthropic's client

@@ -20,7 +20,7 @@ from llm_chat.http_provider import HttpProvider, HttpSettings, backoff_s
 from llm_chat.provider import ModelInfo, PullProgress
 from llm_chat.streamed_response import InvalidResponse, StreamedResponse
 from llm_chat.token_limits import estimate_tokens
-from llm_proxy import framing
+from llm_proxy import framing, providers
 from llm_proxy.actions import Abort, Begin, Send
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api
@@ -38,7 +38,7 @@ from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Request
 from llm_proxy.shell.content_decoders import MAX_DECODED_BYTES
 
-DEFAULT_BASE_URL: Final = "http://127.0.0.1:11434"
+DEFAULT_BASE_URL: Final = providers.upstream_url("ollama", {}) or ""
 _PULLED: Final = "success"
 """The last status of a download."""
 _START_SERVER: Final = "start the server with `ollama serve`, or set OLLAMA_HOST to its address"

@@ -1,8 +1,8 @@
 """The providers of this machine's settings: base URLs and keys of the environment.
 
 The variables are those that official SDKs read, and that `llm-proxy` sets for a command, such as
-`OPENAI_BASE_URL` and `OPENAI_API_KEY`.  Where `LLM_PROXY_URL` names a running proxy, it serves the
-providers without a variable of their own.
+`OPENAI_BASE_URL` and `OPENAI_API_KEY`.  If `LLM_PROXY_URL` is set, that proxy serves the providers
+whose base URL is not set.
 """
 
 from __future__ import annotations
@@ -53,44 +53,38 @@ def providers_from_environment(
     is for all others.  Raises `llm_proxy.errors.UsageError` for a base URL that is no http or https
     URL, and for a key that cannot be sent.
     """
-    adopted = {} if providers.DEFAULT_PROVIDER in upstreams else _adopted(environ, upstreams)
+    has_default = providers.DEFAULT_PROVIDER in upstreams
+    adopted = {} if has_default else adopted_upstreams(environ, upstreams)
     base_urls = {**adopted, **upstreams}
+    proxy_url = "" if has_default else environ.get("LLM_PROXY_URL", "").rstrip("/")
+    if proxy_url:
+        checked_http_url("LLM_PROXY_URL", proxy_url)
+
+    def settings_of(provider: str) -> HttpSettings:
+        is_own = provider in base_urls or not (has_default or proxy_url)
+        base_url = providers.upstream_url(provider, base_urls) or ""
+        if proxy_url and not is_own:
+            base_url = f"{proxy_url}/~{provider}"
+        # A signature is for AWS, or for an address that is given for it: not for a proxy.
+        is_signed = provider == providers.SIGNED_PROVIDER and is_own and not is_local_url(base_url)
+        return HttpSettings(base_url, _api_key(provider, environ), signs_requests=is_signed)
+
     registry = ProviderRegistry()
     for name, (wire_provider, dialect) in _WIRE_PROVIDERS.items():
         registry.register(
             HttpProvider(
                 name,
                 dialect,
-                _http_settings(wire_provider, environ, base_urls),
+                settings_of(wire_provider),
                 provider=wire_provider,
                 replaces_v1=wire_provider in providers_with_v1(adopted),
             )
         )
-    settings = _http_settings("ollama", environ, base_urls)
+    settings = settings_of("ollama")
     registry.register(OllamaProvider(settings))
     registry.register(LocalProvider(replace(settings, max_retries=0)))
     registry.set_default(DEFAULT_PROVIDER)
     return registry
-
-
-def _adopted(environ: Mapping[str, str], upstreams: Mapping[str, str]) -> dict[str, str]:
-    """The base URLs of the environment, for providers that `upstreams` lacks."""
-    base_urls = adopted_upstreams(environ, upstreams)
-    if proxy_url := environ.get("LLM_PROXY_URL", "").rstrip("/"):
-        checked_http_url("LLM_PROXY_URL", proxy_url)
-        wire_providers = {wire_provider for wire_provider, _ in _WIRE_PROVIDERS.values()}
-        for name in wire_providers - base_urls.keys() - upstreams.keys():
-            base_urls[name] = f"{proxy_url}/~{name}"
-    return base_urls
-
-
-def _http_settings(
-    provider: str, environ: Mapping[str, str], base_urls: Mapping[str, str]
-) -> HttpSettings:
-    """The settings of a provider; a signature of AWS is for its own address, not for a proxy's."""
-    base_url = providers.upstream_url(provider, base_urls) or ""
-    is_signed = provider == providers.SIGNED_PROVIDER and not is_local_url(base_url)
-    return HttpSettings(base_url, _api_key(provider, environ), signs_requests=is_signed)
 
 
 def _api_key(provider: str, environ: Mapping[str, str]) -> str:

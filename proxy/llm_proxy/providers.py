@@ -107,7 +107,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider("codeassist", "https://cloudcode-pa.googleapis.com", r"/v1internal[:/].*"),
     Provider(
         "gemini", "https://generativelanguage.googleapis.com",
-        r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/v1/interactions(/.*)?|/upload/v1.*",
+        r"/v1(beta|alpha)/.*|/v1/(models|tunedModels)/[^/]+:.*|/v1/interactions(/.*)?|/upload/v1.*",
         ("x-goog-api-key",),
         key_env_vars=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         credential_template="x-goog-api-key: {}",

@@ -121,7 +121,7 @@ def _report_error(message: str, exit_code: int) -> int:
     if log.handlers:
         log.error("%s", message)
     else:
-        from llm_proxy import display  # noqa: PLC0415 # only for errors
+        from llm_proxy.cli.output import print_error  # noqa: PLC0415 # only for errors
 
-        click.echo(f"llm-proxy: error: {display.escape_block(message)}", err=True)
+        print_error(message)
     return exit_code

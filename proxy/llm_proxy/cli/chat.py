@@ -48,6 +48,7 @@ _OPTION_TYPES: Final[dict[str, tuple[Any, str]]] = {
     "repeat_penalty": _NUMBER,
     "seed": _INTEGER,
     "stop_sequences": (tuple[str, ...], 'a list such as ["END"]'),
+    "response_schema": (dict[str, Any], "a JSON Schema"),
 }
 """The generation options of `ChatOptions`: their types, and what is expected."""
 
@@ -79,7 +80,7 @@ def _parse_option(text: str) -> tuple[str, Any]:
     metavar="FILE",
     type=PATH_TYPE,
     multiple=True,
-    help="Text, image, sound or PDF to send with PROMPT; - is stdin. Repeatable.",
+    help="Text, image, audio, video or PDF to send; - is stdin. Repeatable.",
 )
 @click.option(
     "-o",
@@ -136,8 +137,8 @@ def chat(
     Ctrl-C cancels a response and Ctrl-D ends the conversation.
 
     The response goes to stdout; reasoning, tool calls and messages go to stderr. The exit code is 1
-    if the request fails, or if the response is incomplete or has no text. A response that reaches
-    its token limit is reported, and is no failure.
+    if a request fails, if a response is incomplete, or if no response has text. A response that
+    reaches its token limit is reported, but is not a failure.
 
     Base URLs and API keys come from the variables that SDKs read, such as OPENAI_BASE_URL and
     OPENAI_API_KEY; --upstream replaces a base URL. A prompt with more tokens than the model accepts
@@ -229,7 +230,8 @@ class _Prompts:
                 try:
                     await self.send(prompt)
                 except LlmProxyError as error:
-                    raise LlmProxyError(f"message {number} of {len(prompts)}: {error}") from error
+                    place = f"message {number} of {len(prompts)}"
+                    raise type(error)(f"{place}: {error}") from error
 
     async def run_session(self) -> None:
         """Send the prompts that the user types."""
@@ -284,7 +286,8 @@ class _Prompts:
         finally:
             display.end_line()
         if last_error is not None:
-            raise LlmProxyError(str(last_error))
+            is_usage = last_error.code == "NOT_CONFIGURED"
+            raise (UsageError if is_usage else LlmProxyError)(str(last_error))
         end = response.response if response else None
         if end is not None and end.reason != "length" and not has_text:
             reason = end.raw_reason or end.reason

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from typing import Any, Final
 
 import click
-import orjson
 
 from llm_chat import (
     ChatEvent,
@@ -59,7 +59,9 @@ class TextDisplay:
             case ToolCallStart(call):
                 self._print_line(f"→ {call.name} {call.arguments}")
             case ToolCallResult(call=call, result=result):
-                self._print_line(f"← {call.name} {orjson.dumps(result).decode()}")
+                self._print_line(
+                    f"← {call.name} {json.dumps(result, ensure_ascii=False, separators=(',', ':'))}"
+                )
             case Retry(wait_s=wait_s, error=error):
                 self._print_note(f"{error}; retrying in {wait_s:.1f} s")
             case TokenLimitWarning(model, tokens, limit):

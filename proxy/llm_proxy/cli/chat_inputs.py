@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import mimetypes
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,18 @@ from llm_proxy.shell.user_code import import_object
 _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _STDIN: Final = Path("-")
 _STRUCTURED_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_MEDIA_TYPES: Final = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".pdf": "application/pdf",
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".mp4": "video/mp4",
+}
+"""Media types by suffix; any other file is text."""
 
 
 class ChatScript(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,8 +72,7 @@ def read_prompt(prompt: str | None, files: Sequence[Path]) -> tuple[Part, ...]:
     media: list[Part] = []
     for path in files:
         data = _read_file(path)
-        media_type = mimetypes.guess_type(path.name)[0] or ""
-        if media_type.startswith(("image/", "audio/", "video/")) or media_type.endswith("/pdf"):
+        if media_type := _MEDIA_TYPES.get(path.suffix.lower()):
             media.append(Media(media_type, base64=base64.b64encode(data).decode()))
         else:
             label = "stdin" if path == _STDIN else path.name
@@ -107,8 +117,8 @@ def _decode_text(path: Path, data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{_label(path)} is no UTF-8 text (byte {error.start}), and no image, sound or PDF by "
-            "its name"
+            f"{_label(path)}: byte {error.start} is not valid UTF-8; files other than "
+            f"{', '.join(_MEDIA_TYPES)} must be text"
         ) from None
 
 

@@ -7,9 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import click
-
-from llm_proxy.cli.output import print_note
+from llm_proxy.cli.output import print_error, print_note
 from llm_proxy.errors import LlmProxyError
 
 _HELP: Final = (
@@ -59,7 +57,7 @@ async def _send(send_prompt: SendPrompt, prompt: str) -> None:
         if await send_prompt(prompt, cancel):
             print_note("cancelled; the conversation continues without this prompt")
     except LlmProxyError as error:
-        click.echo(f"llm-proxy: error: {error}", err=True)
+        print_error(str(error))
     finally:
         loop.remove_signal_handler(signal.SIGINT)
 

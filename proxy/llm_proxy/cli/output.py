@@ -7,6 +7,7 @@ the terminal.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -132,19 +133,29 @@ def losses_note(losses: Sequence[str]) -> str:
     return f"; not converted: {shown}" + (f", and {more} more" if more > 0 else "")
 
 
+def print_error(text: str) -> None:
+    """Print an error on stderr."""
+    click.echo(f"llm-proxy: error: {display.escape_block(text)}", err=True)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout, indented and escaped; paths as valid Unicode."""
-    encoded = orjson.dumps(
-        document,
-        default=_path_text,
-        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-    )
-    write_stdout_bytes(display.escape_json(encoded.decode()).encode())
+    _print_json(document, indent=2)
 
 
 def print_json_line(document: Any) -> None:
     """Print one JSON document on one line of stdout, escaped."""
-    write_stdout_bytes(display.escape_json(orjson.dumps(document).decode()).encode() + b"\n")
+    _print_json(document, indent=None)
+
+
+def _print_json(document: Any, indent: int | None) -> None:
+    try:
+        encoded = orjson.dumps(
+            document, default=_path_text, option=orjson.OPT_INDENT_2 if indent else None
+        ).decode()
+    except TypeError:  # a lone surrogate, or an integer of more than 64 bits
+        encoded = json.dumps(document, default=_path_text, indent=indent)
+    write_stdout_bytes(display.escape_json(encoded).encode() + b"\n")
 
 
 def _path_text(value: Any) -> str:

@@ -14,7 +14,7 @@ def import_object(option: str, object_path: str, example: str) -> Any:
     """Import `module:name`; modules in the working folder are found too.
 
     `option` is the name of the option, and `example` a correct value of it.  Raises `UsageError`
-    if there is no such object, and for any exception of the module.
+    if there is no such object, and if the module raises an exception or exits.
     """
     label = f"{option} {object_path}"
     module, _, name = object_path.partition(":")
@@ -27,8 +27,9 @@ def import_object(option: str, object_path: str, example: str) -> Any:
         imported = import_module(module)
     except ModuleNotFoundError as error:
         raise UsageError(f"{label}: no such module: {error.name}") from None
-    except Exception as error:
-        raise UsageError(f"{label}: cannot import {module}: {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = str(error) or type(error).__name__
+        raise UsageError(f"{label}: cannot import {module}: {reason}") from error
     if not hasattr(imported, name):
         raise UsageError(f"{label}: module {module} has no {name}")
     return getattr(imported, name)
