@@ -73,6 +73,13 @@ async def test_the_response_of_every_provider_is_all_that_stdout_has(
     assert entry.model == "a-model"
 
 
+async def test_the_help_names_every_provider(tmp_path: Path) -> None:
+    result = await run_command("chat", "--help", folder=tmp_path)
+    text = " ".join(result.stdout.split()).replace("- ", "-")
+
+    assert [name for name in PROVIDERS if f"{name}," not in text and f" {name} (" not in text] == []
+
+
 async def test_without_options_the_provider_is_openai(tmp_path: Path) -> None:
     async with serve_scenarios(tmp_path, scenario_document(text_turn("Hello.\n"))) as server:
         result = await run_command("chat", PROMPT, folder=tmp_path, env=variables(server.url))
@@ -368,12 +375,12 @@ async def test_control_characters_in_an_error_are_escaped(tmp_path: Path) -> Non
 
 
 async def test_a_response_without_text_fails_with_its_reason(tmp_path: Path) -> None:
-    body = b'{"choices": [{"index": 0, "message": {}, "finish_reason": "content_filter"}]}'
+    body = b'{"choices": [{"index": 0, "message": {}, "finish_reason": "stop"}]}'
     async with upstream(fixed_length(body)) as server:
         result = await run_command("chat", PROMPT, folder=tmp_path, env=variables(server.url))
 
     assert (result.exit_code, result.stdout, result.stderr) == (
         1,
         "",
-        "llm-proxy: error: the response has no text (finish reason: content_filter)\n",
+        "llm-proxy: error: the response has no text (finish reason: stop)\n",
     )

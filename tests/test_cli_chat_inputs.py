@@ -25,6 +25,7 @@ def get_weather(city: str = "Oslo") -> str:
     return f"Rain in {city}"
 
 def fail() -> None:
+    print("called")
     raise RuntimeError("offline")
 
 both = [get_weather, fail]
@@ -181,6 +182,10 @@ MISTAKES: Final[dict[str, tuple[Sequence[str], str]]] = {
         ("--tools", "my_tools:number", "Hello?"),
         "--tools my_tools:number: expected a function, a Tool, or a list of them, got int",
     ),
+    "an upstream of an unknown provider": (
+        ("--upstream", "opnai=http://127.0.0.1:9", "Hello?"),
+        "--upstream: unknown provider 'opnai'; did you mean 'openai'?",
+    ),
     "tools that exit": (
         ("--tools", "exits:tool", "Hello?"),
         "--tools exits:tool: cannot import exits: 5",
@@ -214,7 +219,7 @@ async def test_a_mistake_is_reported_before_anything_is_sent(tmp_path: Path, nam
 
 
 async def test_an_invalid_script_is_reported_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "questions.yaml").write_text("- First?\n- 3\n")
+    (tmp_path / "questions.yaml").write_text("- First?\n- 3\n- !!binary eA==\n")
 
     result = await run_command(
         "chat", "--script", "questions.yaml", folder=tmp_path, env=variables(NO_SERVER)
@@ -222,6 +227,7 @@ async def test_an_invalid_script_is_reported_with_its_line(tmp_path: Path) -> No
 
     assert result.exit_code == 2
     assert result.stderr.startswith("llm-proxy: error: questions.yaml:2:3: $[1]: expected text")
+    assert "; questions.yaml:3:3: $[2]: " in result.stderr
 
 
 async def test_a_public_provider_without_a_key_gets_no_request(tmp_path: Path) -> None:
@@ -250,7 +256,7 @@ async def test_an_upstream_replaces_the_base_url_of_the_environment(tmp_path: Pa
 
 
 async def test_a_tool_that_the_model_calls_runs(tmp_path: Path) -> None:
-    (tmp_path / "my_tools.py").write_text(TOOLS)
+    (tmp_path / "my_tools.py").write_text(f'print("imported")\n{TOOLS}')
     scenario = scenario_document(
         tool_call_turn("get_weather", "fail"), text_turn("It rains.", turn=2)
     )
@@ -263,11 +269,31 @@ async def test_a_tool_that_the_model_calls_runs(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.stdout) == (0, "It rains.\n"), result.stderr
     assert result.stderr.splitlines() == [
+        "imported",
         '→ get_weather {"city":"Rome"}',
         '→ fail {"city":"Rome"}',
         '← get_weather "Rain in Rome"',
         ('← fail {"error":"Tool execution failed: Object contains unknown field `city`"}'),
     ]
+
+
+@each_row(
+    "reason, exit_code, message",
+    [
+        ("content_filter", 1, "error: the provider stopped the response (content_filter)"),
+        ("length", 0, "the response was cut off at its token limit"),
+    ],
+)
+async def test_a_response_that_the_provider_stops_is_no_success(
+    tmp_path: Path, reason: str, exit_code: int, message: str
+) -> None:
+    choice = {"message": {"content": "Half a"}, "finish_reason": reason}
+    body = orjson.dumps({"choices": [choice]})
+    async with upstream(fixed_length(body)) as server:
+        result = await run_command("chat", "Hello?", folder=tmp_path, env=variables(server.url))
+
+    assert (result.exit_code, result.stdout) == (exit_code, "Half a\n")
+    assert result.stderr == f"llm-proxy: {message}\n"
 
 
 async def test_a_model_that_calls_tools_without_end_is_stopped(tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ async def test_clear_starts_a_new_conversation(tmp_path: Path) -> None:
             tmp_path,
             server,
             [(PROMPT, f"First?{ENTER}"), ("A river.", ""), (PROMPT, f"/clear{ENTER}"),
-             ("new conversation", ""), (PROMPT, f"Second?{ENTER}"), ("A river.", ""),
-             (PROMPT, CTRL_D)],
+             ("new conversation", ""), (PROMPT, f"/exit{ENTER}"), ("unknown command /exit", ""),
+             (PROMPT, f"Second?{ENTER}"), ("A river.", ""), (PROMPT, CTRL_D)],
         )  # fmt: skip
 
     assert code == 0, output

@@ -9,6 +9,7 @@ official SDKs do, after a connection error before the response, and after the st
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -27,6 +28,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import request_dialects
 from llm_proxy.errors import NotRepresentable, RequestRefused, UpstreamFailed, UsageError, name_hint
 from llm_proxy.exchange import Request
+from llm_proxy.redaction import environment_secret_spellings, operator_secrets, redact_text
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.running.settings import checked_http_url
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings, os_error_text
@@ -137,13 +139,13 @@ class HttpProvider:
                             attempt <= self.settings.max_retries
                         ):
                             wait_s = event.retry_after_s or backoff_s(attempt)
-                            yield Retry(attempt, wait_s, self._without_key(event.error))
+                            yield Retry(attempt, wait_s, self._without_secrets(event.error))
                             break
                         case FailedAttempt():
-                            yield self._without_key(event.error)
+                            yield self._without_secrets(event.error)
                             return
                         case ErrorEvent():
-                            yield self._without_key(event)
+                            yield self._without_secrets(event)
                             return
                         case _:
                             yield event
@@ -298,13 +300,14 @@ class HttpProvider:
             headers.append(providers.credential_header(self._wire_provider, key))
         return replace(request, headers=tuple(headers))
 
-    def _without_key(self, error: ErrorEvent) -> ErrorEvent:
-        """The error without the key, which some servers repeat."""
+    def _without_secrets(self, error: ErrorEvent) -> ErrorEvent:
+        """The error without the key and other credentials, which some servers repeat."""
         key = self.settings.api_key
-        if len(key) < _MIN_SECRET_CHARS:  # a placeholder, which may be a word of the message
-            return error
+        is_secret = len(key) >= _MIN_SECRET_CHARS  # else a word of the message, perhaps
+        secrets = operator_secrets(environment_secret_spellings(os.environ))
         message, code, detail = (
-            text.replace(key, "***") for text in (error.message, error.code, error.detail)
+            redact_text(text.replace(key, "***") if is_secret else text, secrets)
+            for text in (error.message, error.code, error.detail)
         )
         return replace(error, message=message, code=code, detail=detail)
 

@@ -148,7 +148,7 @@ class OllamaProvider(HttpProvider):
             fields = parse_object(line)
             if error := fields.get("error"):
                 event = ErrorEvent(json_api.decode_failure(error).message)
-                raise ChatError(f"POST /api/pull: {self._without_key(event)}")
+                raise ChatError(f"POST /api/pull: {self._without_secrets(event)}")
             if fields:
                 yield PullProgress(
                     get_text(fields, "status"),
@@ -219,7 +219,7 @@ class OllamaProvider(HttpProvider):
                 raise _TemporaryFailure(ErrorEvent(message)) from error
         if response.is_error:
             failed = response.failed_attempt()
-            event = ErrorEvent(f"{method} {path}: {self._without_key(failed.error)}")
+            event = ErrorEvent(f"{method} {path}: {self._without_secrets(failed.error)}")
             if failed.is_temporary:
                 raise _TemporaryFailure(event)
             is_unknown = fields is not None and failed.error.code == "404"

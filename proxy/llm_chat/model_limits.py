@@ -56,6 +56,17 @@ MODEL_LIMITS: Final[Mapping[str, int]] = {
     "claude-sonnet-4-6": 1_000_000,
     "claude-sonnet-5": 1_000_000,
     "claude-fable-5": 1_000_000,
+    # The same models, as OpenRouter names them.
+    "claude-3.5": 200_000,
+    "claude-3.7": 200_000,
+    "claude-haiku-4.5": 200_000,
+    "claude-opus-4.1": 200_000,
+    "claude-opus-4.5": 200_000,
+    "claude-opus-4.6": 1_000_000,
+    "claude-opus-4.7": 1_000_000,
+    "claude-opus-4.8": 1_000_000,
+    "claude-sonnet-4.5": 200_000,
+    "claude-sonnet-4.6": 1_000_000,
     # Google: the page of each model in the Gemini API documentation (its input limit).
     "gemini-1.5-flash": 1_048_576,
     "gemini-1.5-pro": 2_097_152,
@@ -109,6 +120,11 @@ MODEL_LIMITS: Final[Mapping[str, int]] = {
     "command-a-reasoning": 256_000,
     "command-r": 128_000,
     "command-r7b": 128_000,
+    # Amazon: "What is Amazon Nova".
+    "nova-lite": 300_000,
+    "nova-micro": 128_000,
+    "nova-premier": 1_000_000,
+    "nova-pro": 300_000,
     # Families of Ollama's library: their model cards, and what `ollama show` prints.
     "deepseek-r1": 131_072,
     "gemma2": 8_192,
@@ -121,6 +137,14 @@ MODEL_LIMITS: Final[Mapping[str, int]] = {
     "llama3.1": 131_072,
     "llama3.2": 131_072,
     "llama3.3": 131_072,
+    # The same models, as Groq, OpenRouter and Bedrock name them.
+    "llama-3.1": 131_072,
+    "llama-3.2": 131_072,
+    "llama-3.3": 131_072,
+    "llama-4": 131_072,  # of the smallest host
+    "llama3-1": 131_072,
+    "llama3-2": 131_072,
+    "llama3-3": 131_072,
     "llama4": 1_048_576,
     "mistral": 32_768,
     "phi4": 16_384,

@@ -278,7 +278,8 @@ class StreamedResponse:
         parts += chain.from_iterable(self._calls_by_wire_id.values())
         is_cut_off = turn.finish in (FinishReason.LENGTH, FinishReason.CONTEXT_FULL)
         reason: ResponseReason = "length" if is_cut_off else "tool" if self._call_ids else "stop"
-        yield ResponseEnd(reason, tuple(parts), turn.usage, turn.finish_raw)
+        is_blocked = turn.finish in (FinishReason.CONTENT_FILTER, FinishReason.ERROR)
+        yield ResponseEnd(reason, tuple(parts), turn.usage, turn.finish_raw, is_blocked=is_blocked)
 
 
 def _phrase(status: int) -> str:

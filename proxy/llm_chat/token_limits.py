@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,6 +18,8 @@ DEFAULT_LIMIT: Final = 4096
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _FAMILY_DELIMITERS: Final = "-:@"
+_MAKERS: Final = re.compile(r"([a-z]+(-gov)?\.){1,2}(?=[a-z])")
+"""What precedes a model's name at Bedrock: a region and a maker, or a maker."""
 """What follows the name of a family: `gpt-4o-mini`, `llama3.1:8b`, `claude-3-5-haiku@20241022`."""
 
 
@@ -81,10 +84,11 @@ class TokenLimits:
     def limit_of(self, model: str) -> int:
         """The limit of a model: its own, else that of the longest family name that it begins with.
 
-        A family name ends before `-`, `:` or `@`.  A name without an entry is looked up again
-        without what precedes its last slash (`openai/gpt-4o`).
+        A family name ends before `-`, `:` or `@`.  A name without an entry is looked up again in
+        lower case and without the names of a region and a maker before it (`openai/gpt-4o`,
+        `eu.anthropic.claude-sonnet-4-5`).
         """
-        for name in (model, model.rpartition("/")[2]):
+        for name in (model, _MAKERS.sub("", model.lower().rpartition("/")[2])):
             for end in range(len(name), 0, -1):
                 is_whole_word = end == len(name) or name[end] in _FAMILY_DELIMITERS
                 if is_whole_word and name[:end] in self.model_limits:

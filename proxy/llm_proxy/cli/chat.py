@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from llm_chat import (
     ChatClient,
@@ -36,6 +37,7 @@ from llm_proxy.cli.chat_session import run_session
 from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.options import PATH_TYPE, IntRangeType, ParsedType, server_options
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
+from llm_proxy.providers import DEFAULT_PROVIDER, PROVIDERS
 from llm_proxy.shell.running.settings import parse_upstreams
 
 _NUMBER: Final = (float, "a number")
@@ -140,6 +142,10 @@ def chat(
     if a request fails, if a response is incomplete, or if no response has text. A response that
     reaches its token limit is reported, but is not a failure.
 
+    The providers are openai, openai-responses, openai-completions, anthropic, gemini,
+    gemini-interactions, cohere, bedrock, mistral, groq, deepseek, openrouter, xai, vllm, llamacpp,
+    ollama, and local (Ollama without retries and checks).
+
     Base URLs and API keys come from the variables that SDKs read, such as OPENAI_BASE_URL and
     OPENAI_API_KEY; --upstream replaces a base URL. A prompt with more tokens than the model accepts
     is not sent. The limit of an unknown model is 4096 tokens; --token-limit sets another limit.
@@ -174,28 +180,43 @@ def chat(
         extra_fields=further,
         **known,
     )
-    registry = providers_from_environment(upstreams=parse_upstreams(upstream))
+    upstreams = parse_upstreams(upstream)
+    registry = providers_from_environment(upstreams=upstreams)
     _check_provider(registry, provider)
-    try:
-        client = ChatClient(
-            registry,
-            tools=import_tools(tools),
-            options=chat_options,
-            token_limits=TokenLimits().extended(dict(token_limit)),
-        )
-    except ValueError as error:
-        raise UsageError(f"--tools: {error}") from None
-    prompts = _Prompts(client, JsonDisplay() if as_json else TextDisplay())
-    if is_session:
-        run_until_signal(prompts.run_session())
-    elif script is not None:
-        run_until_signal(prompts.run_script(script_prompts))
-    else:
-        run_until_signal(prompts.run_prompt(parts))
+    _check_upstreams(upstreams)
+    display = JsonDisplay() if as_json else TextDisplay()
+    # What tools print is no part of the response.  The line editor of a session needs stdout.
+    with nullcontext() if is_session else redirect_stdout(sys.stderr):
+        try:
+            client = ChatClient(
+                registry,
+                tools=import_tools(tools),
+                options=chat_options,
+                token_limits=TokenLimits().extended(dict(token_limit)),
+            )
+        except ValueError as error:
+            raise UsageError(f"--tools: {error}") from None
+        prompts = _Prompts(client, display)
+        if is_session:
+            run_until_signal(prompts.run_session())
+        elif script is not None:
+            run_until_signal(prompts.run_script(script_prompts))
+        else:
+            run_until_signal(prompts.run_prompt(parts))
 
 
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _check_upstreams(upstreams: Mapping[str, str]) -> None:
+    """Raise `UsageError` for an unknown provider on the command line; settings may name others."""
+    source = click.get_current_context().get_parameter_source("upstream")
+    known = [DEFAULT_PROVIDER, *(provider.name for provider in PROVIDERS)]
+    unknown = [name for name in upstreams if name not in known]
+    if unknown and source is ParameterSource.COMMANDLINE:
+        hint = name_hint(unknown[0], known)
+        raise UsageError(f"--upstream: unknown provider {unknown[0]!r}; {hint}")
 
 
 def _check_provider(registry: ProviderRegistry, name: str | None) -> None:
@@ -289,6 +310,8 @@ class _Prompts:
             is_usage = last_error.code == "NOT_CONFIGURED"
             raise (UsageError if is_usage else LlmProxyError)(str(last_error))
         end = response.response if response else None
+        if end is not None and end.is_blocked:
+            raise LlmProxyError(f"the provider stopped the response ({end.raw_reason})")
         if end is not None and end.reason != "length" and not has_text:
             reason = end.raw_reason or end.reason
             raise LlmProxyError(f"the response has no text (finish reason: {reason})")

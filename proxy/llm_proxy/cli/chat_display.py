@@ -37,9 +37,13 @@ _MAX_TOOL_CHARS: Final = 200
 
 
 class TextDisplay:
-    """Prints text on stdout; reasoning, tool calls and notes on stderr."""
+    """Prints text on stdout; reasoning, tool calls and notes on stderr.
+
+    It keeps the stdout of its creation: what tools print later may be redirected.
+    """
 
     def __init__(self) -> None:
+        self._stdout = sys.stdout
         self._escapes = is_stdout_terminal()
         self._shows_reasoning = sys.stderr.isatty()
         self._is_reasoning = False
@@ -68,15 +72,18 @@ class TextDisplay:
                 self._print_note(f"{tokens:,} of {limit:,} tokens of {model} are used")
             case TurnComplete(response=ResponseEnd(reason="length")):
                 self._print_note("the response was cut off at its token limit")
-            case Finish():
+            case Finish(reason):
+                self._is_line_open |= reason == "cancelled"  # the terminal has printed ^C
                 self.end_line()
             case _:
                 pass
 
     def end_line(self) -> None:
         """End the line that was printed last."""
-        if self._is_line_open:
-            click.echo(err=self._is_reasoning)
+        if self._is_line_open and self._is_reasoning:
+            click.echo(err=True)
+        elif self._is_line_open:
+            write_stdout_bytes(b"\n", self._stdout)
         self._is_line_open = self._is_reasoning = False
 
     def _print_text(self, text: str) -> None:
@@ -84,8 +91,8 @@ class TextDisplay:
         if self._is_reasoning:
             self.end_line()
         shown = display.escape_block(text) if self._escapes else text
-        encoding = sys.stdout.encoding or "ascii"
-        write_stdout_bytes(shown.encode(encoding, "backslashreplace"))
+        encoding = self._stdout.encoding or "ascii"
+        write_stdout_bytes(shown.encode(encoding, "backslashreplace"), self._stdout)
         self._is_line_open = not text.endswith("\n")
 
     def _print_dim(self, text: str) -> None:
@@ -106,13 +113,16 @@ class TextDisplay:
 class JsonDisplay:
     """Prints each event on stdout, as one JSON object on a line of its own."""
 
+    def __init__(self) -> None:
+        self._stdout = sys.stdout
+
     def show_prompt(self, prompt: str) -> None:
         """Print a prompt of a script."""
-        print_json_line({"event": "prompt", "text": prompt})
+        print_json_line({"event": "prompt", "text": prompt}, self._stdout)
 
     def show(self, event: ChatEvent) -> None:
         """Print one event."""
-        print_json_line(_event_document(event))
+        print_json_line(_event_document(event), self._stdout)
 
     def end_line(self) -> None:
         """Do nothing: every line is complete."""
@@ -163,6 +173,7 @@ def _event_document(event: ChatEvent) -> dict[str, Any]:
                 "turn": turn_number,
                 "reason": response.reason if response else None,
                 "raw_reason": response.raw_reason if response else None,
+                "is_blocked": response is not None and response.is_blocked,
                 "usage": asdict(usage) if usage else None,
             }
         case Finish(reason):

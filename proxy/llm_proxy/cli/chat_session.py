@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -14,6 +15,7 @@ _HELP: Final = (
     "Enter sends, Esc Enter starts a line, Ctrl-C cancels, Ctrl-D ends the chat",
     "/clear starts a new conversation",
 )
+_COMMAND: Final = re.compile("/[a-z]+")
 
 
 SendPrompt = Callable[[str, asyncio.Event], Awaitable[bool]]
@@ -44,6 +46,8 @@ async def run_session(send_prompt: SendPrompt, clear: Callable[[], None]) -> Non
             case "/clear":
                 clear()
                 print_note("new conversation")
+            case _ if _COMMAND.fullmatch(prompt):
+                print_note(f"unknown command {prompt}; {_HELP[1]}")
             case _:
                 await _send(send_prompt, prompt)
 
@@ -78,6 +82,10 @@ def _prompt_reader() -> Callable[[], Awaitable[str]]:
         event.current_buffer.insert_text("\n")
 
     session: PromptSession[str] = PromptSession(
-        ">>> ", multiline=True, prompt_continuation="... ", key_bindings=keys
+        ">>> ",
+        multiline=True,
+        prompt_continuation="... ",
+        key_bindings=keys,
+        enable_suspend=True,
     )
     return session.prompt_async

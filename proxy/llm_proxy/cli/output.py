@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import click
 import orjson
@@ -39,6 +39,7 @@ _TERMINAL_SAFE_TEXT: Final = re.compile(
 _MIN_COLUMNS: Final = 40
 _COLUMNS_WITHOUT_TERMINAL: Final = 100
 """Columns that are assumed where stdout is not a terminal."""
+_STDOUT_DESCRIPTOR: Final = 1
 _COLUMN_GAP: Final = 2
 """Spaces between two columns of a table."""
 _MAX_SHOWN_LOSSES: Final = 8
@@ -143,19 +144,19 @@ def print_json(document: Any) -> None:
     _print_json(document, indent=2)
 
 
-def print_json_line(document: Any) -> None:
-    """Print one JSON document on one line of stdout, escaped."""
-    _print_json(document, indent=None)
+def print_json_line(document: Any, stream: TextIO | None = None) -> None:
+    """Print one JSON document on one line of stdout, or of another stream, escaped."""
+    _print_json(document, None, stream)
 
 
-def _print_json(document: Any, indent: int | None) -> None:
+def _print_json(document: Any, indent: int | None, stream: TextIO | None = None) -> None:
     try:
         encoded = orjson.dumps(
             document, default=_path_text, option=orjson.OPT_INDENT_2 if indent else None
         ).decode()
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
         encoded = json.dumps(document, default=_path_text, indent=indent)
-    write_stdout_bytes(display.escape_json(encoded).encode() + b"\n")
+    write_stdout_bytes(display.escape_json(encoded).encode() + b"\n", stream)
 
 
 def _path_text(value: Any) -> str:
@@ -164,12 +165,13 @@ def _path_text(value: Any) -> str:
     return display.path_as_unicode_text(value)
 
 
-def write_stdout_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are."""
+def write_stdout_bytes(data: bytes, stream: TextIO | None = None) -> None:
+    """Write bytes to stdout as they are; `stream` is what stdout was before it was redirected."""
+    stream = stream or sys.stdout
     with _translate_stdout_errors():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
 
 
 def write_terminal_safe_bytes(data: bytes, label: str) -> None:
@@ -219,7 +221,7 @@ def _translate_stdout_errors() -> Iterator[None]:
         # At exit, Python would fail to flush stdout once more.
         devnull = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(devnull, sys.stdout.fileno())
+            os.dup2(devnull, _STDOUT_DESCRIPTOR)
         finally:
             os.close(devnull)
         raise LlmProxyError(

@@ -160,6 +160,8 @@ def parse_struct(
     if mistakes := _sorted_mistakes(composer, checker):
         shown_mistakes = (
             replace(mistake, json_path=ROOT_PATH + mistake.json_path.removeprefix(path_prefix))
+            if mistake.json_path.startswith(path_prefix)
+            else mistake
             for mistake in mistakes
         )
         raise UsageError("; ".join(map(str, shown_mistakes)))
