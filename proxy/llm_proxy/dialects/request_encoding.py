@@ -7,6 +7,7 @@ empty parts.  A lone surrogate becomes U+FFFD, as in responses.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -43,6 +44,9 @@ MESSAGE_PARTS: Final[PartKinds] = {
     "tool": (ToolResult,),
 }
 """Those of most formats."""
+
+PORTABLE_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+"""An id of a call that all providers accept: Anthropic limits characters, and OpenAI the length."""
 
 RESPONSE_FORMAT_NAME: Final = "response"
 """The name of a response's schema, where a format requires one."""

@@ -7,11 +7,9 @@ recorded provider can read, such as signed reasoning, is left out and listed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
 
 from llm_proxy import providers
 from llm_proxy.conversation import Conversation, RequestMessage
@@ -20,9 +18,6 @@ from llm_proxy.errors import NotRepresentable, UsageError, name_hint
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.transcoding.unread_fields import unread_fields
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-
-_PORTABLE_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-"""A call's id that the providers accept from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ def _with_matched_results(
 
     def with_new_id(call: ToolCall) -> ToolCall:
         new_id, number = call.id, len(given_ids)
-        while new_id in given_ids or not _PORTABLE_ID.fullmatch(new_id):
+        while new_id in given_ids or not request_encoding.PORTABLE_CALL_ID.fullmatch(new_id):
             number += 1
             new_id = f"call_{number}" if f"call_{number}" not in known_ids else ""
         given_ids.add(new_id)
