@@ -44,6 +44,12 @@ MESSAGE_PARTS: Final[PartKinds] = {
     "tool": (ToolResult,),
 }
 """Those of most formats."""
+PROVIDER_TOOL_MESSAGE_PARTS: Final[PartKinds] = {
+    **MESSAGE_PARTS,
+    "user": (*MESSAGE_PARTS["user"], ToolResult),
+    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
+}
+"""Those of formats whose models return results of tools that the provider runs, and media."""
 
 PORTABLE_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """An id of a call that all providers accept: Anthropic limits characters, and OpenAI the length."""

@@ -34,7 +34,6 @@ from llm_proxy.dialects.lenient_json import (
     value_as_text,
 )
 from llm_proxy.dialects.request_decoding import OptionNames
-from llm_proxy.dialects.request_encoding import MESSAGE_PARTS, PartKinds
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -50,11 +49,6 @@ _OPTION_NAMES: Final[OptionNames] = {
     "top_k": ("topK",),
     "seed": ("seed",),
     "stop_sequences": ("stopSequences",),
-}
-_PART_KINDS: Final[PartKinds] = {
-    **MESSAGE_PARTS,
-    "user": (*MESSAGE_PARTS["user"], ToolResult),
-    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
 }
 _MODEL_PREFIXES: Final = ("models/", "tunedModels/")
 _SDK_NAMES: Final[Mapping[str, str]] = {
@@ -155,7 +149,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     conversation = request_encoding.prepared_conversation(
         _DIALECT,
         conversation,
-        _PART_KINDS,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
         gemini_parts.SERVER_CALL_KINDS,
         is_empty=gemini_parts.is_empty,
     )

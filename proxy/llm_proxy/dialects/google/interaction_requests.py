@@ -27,7 +27,6 @@ from llm_proxy.dialects.lenient_json import (
     one_or_more_objects,
 )
 from llm_proxy.dialects.request_decoding import OptionNames
-from llm_proxy.dialects.request_encoding import MESSAGE_PARTS, PartKinds
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -43,11 +42,6 @@ _OPTION_NAMES: Final[OptionNames] = {
     "max_tokens": ("max_output_tokens",),
     "seed": ("seed",),
     "stop_sequences": ("stop_sequences",),
-}
-_PART_KINDS: Final[PartKinds] = {
-    **MESSAGE_PARTS,
-    "user": (*MESSAGE_PARTS["user"], ToolResult),
-    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
 }
 
 
@@ -148,7 +142,10 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     Raises `NotRepresentable` for what the format lacks.
     """
     conversation = request_encoding.prepared_conversation(
-        DIALECT, conversation, _PART_KINDS, interaction_steps.SERVER_CALL_KINDS
+        DIALECT,
+        conversation,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
+        interaction_steps.SERVER_CALL_KINDS,
     )
     if conversation.stored_conversation_id:
         raise request_encoding.refusal(DIALECT, "stored_conversation_id")
