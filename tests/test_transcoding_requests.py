@@ -15,7 +15,6 @@ from llm_proxy.providers import provider_of_request
 from llm_proxy.transcoding.requests import (
     TranscodedRequest,
     request_target,
-    target_names,
     transcode_request,
 )
 from llm_proxy.transcoding.unread_fields import unread_fields
@@ -306,8 +305,16 @@ def test_a_target_is_a_dialect_or_a_provider(name: str, dialect: str, provider: 
     assert (target.dialect.name, target.provider) == (dialect, provider)
 
 
-def test_an_unknown_target_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="unknown dialect or provider 'mistrl'; did you mean"):
-        request_target("mistrl")
+@each_row(
+    "name, hint",
+    [
+        ("mistrl", "did you mean 'mistral'?"),
+        ("azure", "known: openai-chat, "),
+        ("test-llm", "known: openai-chat, "),
+    ],
+)
+def test_an_unknown_target_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        request_target(name)
 
-    assert {"openai", "openai-chat", "anthropic", "mistral"} <= {*target_names()}
+    assert str(error.value).startswith(f"--as: unknown dialect or provider '{name}'; {hint}")

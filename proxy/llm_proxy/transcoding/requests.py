@@ -37,29 +37,28 @@ class TranscodedRequest:
     """What was left out: parts in words, fields of the body as JSONPaths."""
 
 
-def target_names() -> tuple[str, ...]:
-    """The names that `request_target` knows: dialects, then providers that share one."""
-    known = request_dialects()
-    variants = (name for dialect in known.values() for name in dialect.provider_variants)
-    own = (_own_provider(dialect) for dialect in known.values())
-    named = (name for name in (*own, *variants) if providers.upstream_url(name, {}))
-    return tuple(dict.fromkeys((*known, *named)))
-
-
 def request_target(name: str) -> RequestTarget:
     """The dialect and the provider that a name means: a dialect's own, or a provider's first.
 
     Raises `UsageError` for an unknown name.
     """
+    targets = _targets()
+    if name not in targets:
+        raise UsageError(f"--as: unknown dialect or provider {name!r}; {name_hint(name, targets)}")
+    return targets[name]
+
+
+def _targets() -> dict[str, RequestTarget]:
+    """All targets by name: dialects, then providers that have one address for all customers."""
     known = request_dialects()
-    if (dialect := known.get(name)) is not None:
-        return RequestTarget(dialect, _own_provider(dialect))
+    targets = {
+        name: RequestTarget(dialect, _own_provider(dialect)) for name, dialect in known.items()
+    }
     for dialect in known.values():
-        if name == _own_provider(dialect) or name in dialect.provider_variants:
-            return RequestTarget(dialect, name)
-    raise UsageError(
-        f"--as: unknown dialect or provider {name!r}; {name_hint(name, target_names())}"
-    )
+        for provider in (_own_provider(dialect), *dialect.provider_variants):
+            if providers.upstream_url(provider, {}):
+                targets.setdefault(provider, RequestTarget(dialect, provider))
+    return targets
 
 
 def _own_provider(dialect: Dialect) -> str:
