@@ -190,6 +190,10 @@ FAILED_TOOL: Final = [
     },
 ]
 CACHED_TEXT: Final = [{"type": "text", "text": "Hi.", "cache_control": {"type": "ephemeral"}}]
+BLANK_TEXT_AND_IMAGE: Final = [
+    {"type": "text", "text": " "},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}},
+]
 CITED: Final = {"type": "text", "text": "4", "citations": [{"type": "x", "cited_text": "four"}]}
 SEARCH: Final = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 
@@ -208,6 +212,7 @@ SEARCH: Final = {"type": "web_search_20250305", "name": "web_search", "max_uses"
         (MESSAGES, {"messages": THINKING_MESSAGES}, "openai-chat", ["reasoning"]),
         (MESSAGES, {"messages": THINKING_MESSAGES}, "ollama", ["reasoning signatures"]),
         (MESSAGES, {"messages": THINKING_MESSAGES}, "anthropic", []),
+        (CHAT, {"messages": [{"role": "user", "content": BLANK_TEXT_AND_IMAGE}]}, "anthropic", []),
         (MESSAGES, {"messages": FAILED_TOOL}, "openai-chat", ["whether a tool failed"]),
         (MESSAGES, {"messages": [{"role": "user", "content": CACHED_TEXT}]}, "ollama",
          ["$.messages[*].content[*].cache_control"]),

@@ -180,6 +180,15 @@ def _is_system(message: RequestMessage) -> bool:
     return message.role == "system"
 
 
+def is_blank_part(part: Part) -> bool:
+    """Whether Anthropic and Bedrock refuse the part as blank: it is empty, or only whitespace."""
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            return not text.strip()
+        case _:
+            return is_empty_part(part)
+
+
 def is_signed_reasoning(reasoning: Reasoning) -> bool:
     """Whether Anthropic or Bedrock takes the reasoning back: it is signed or encrypted.
 

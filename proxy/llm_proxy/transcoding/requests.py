@@ -220,7 +220,7 @@ def _roles(conversation: Conversation) -> set[str]:
         "tool" if isinstance(part, ToolResult) else message.role
         for message in conversation.messages
         for part in message.parts
-        if not isinstance(part, Reasoning)
+        if not (isinstance(part, Reasoning) or request_encoding.is_blank_part(part))
     }
     return roles | {"system"} if conversation.system else roles
 
@@ -232,6 +232,6 @@ def _order(conversation: Conversation) -> list[type[Part]]:
         for message in conversation.messages
         if message.role != "system"
         for part in message.parts
-        if not isinstance(part, Reasoning)
+        if not (isinstance(part, Reasoning) or request_encoding.is_blank_part(part))
     )
     return [kind for kind, _ in groupby(kinds)]

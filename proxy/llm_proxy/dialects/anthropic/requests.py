@@ -144,7 +144,11 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     Raises `NotRepresentable` for what the format lacks.
     """
     conversation = request_encoding.prepared_conversation(
-        _DIALECT, conversation, request_encoding.PROVIDER_TOOL_MESSAGE_PARTS, (blocks.TOOL_USE,)
+        _DIALECT,
+        conversation,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
+        (blocks.TOOL_USE,),
+        is_empty=request_encoding.is_blank_part,
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
     system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
@@ -153,7 +157,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
         "max_tokens": _DEFAULT_MAX_TOKENS,
         "messages": [*filter(_has_content, map(_encode_message, messages))],
     }
-    if system:
+    if system.strip():
         body["system"] = system
     if stream:
         body["stream"] = True
