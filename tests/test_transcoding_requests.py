@@ -236,6 +236,67 @@ def test_a_header_that_changes_the_response_is_listed() -> None:
     assert converted.losses == ("the header anthropic-beta",)
 
 
+GEMINI: Final = "/v1beta/models/old:streamGenerateContent"
+INTERACTIONS: Final = "/v1beta/interactions"
+GOOGLE_SEARCH: Final = {"contents": [{"parts": [{"text": "Hi."}]}], "tools": [{"googleSearch": {}}]}
+CACHED: Final = {
+    "messages": [{"role": "user", "content": CACHED_TEXT}],
+    "tools": [SEARCH],
+    "seed": 7,
+}
+
+
+@each_row(
+    "path, body, target, model, new_path, new_body",
+    [
+        (MESSAGES, {"model": "old", **CACHED}, "anthropic", "new",
+         MESSAGES, {"model": "new", **CACHED}),
+        (INTERACTIONS, {"model": "models/old", "input": "Hi.", "labels": {"a": "b"}},
+         "gemini-interactions", "models/new",
+         INTERACTIONS, {"model": "models/new", "input": "Hi.", "labels": {"a": "b"}}),
+        (GEMINI, GOOGLE_SEARCH, "gemini", "new",
+         "/v1beta/models/new:streamGenerateContent", GOOGLE_SEARCH),
+        (GEMINI, {"model": "models/old", **GOOGLE_SEARCH}, "gemini", "new",
+         "/v1beta/models/new:streamGenerateContent", {"model": "models/new", **GOOGLE_SEARCH}),
+        ("/v1beta/models/models%3AgenerateContent", GOOGLE_SEARCH, "gemini", "models/new",
+         "/v1beta/models/new%3AgenerateContent", GOOGLE_SEARCH),
+        ("/model/model/converse", {"messages": [], "requestMetadata": {"a": "b"}},
+         "bedrock", "arn:a/b", "/model/arn%3Aa%2Fb/converse",
+         {"messages": [], "requestMetadata": {"a": "b"}}),
+        ("/model/us.amazon.nova-lite-v1%3A0/invoke", {"schemaVersion": "messages-v1"},
+         "bedrock", "amazon.nova-pro-v1:0", "/model/amazon.nova-pro-v1%3A0/invoke",
+         {"schemaVersion": "messages-v1"}),
+    ],
+)  # fmt: skip
+def test_a_request_to_its_own_provider_changes_only_in_the_model(
+    path: str, body: dict[str, Any], target: str, model: str, new_path: str, new_body: Any
+) -> None:
+    headers = (("anthropic-version", "2099-01-01"),) if path == MESSAGES else (("x-a", "b"),)
+    request = Request("POST", path, "alt=sse", headers, orjson.dumps(body))
+
+    transcoded = transcode_request(
+        request,
+        dialect_of_request(request),
+        provider_of_request(request),
+        request_target(target),
+        model,
+    )
+
+    assert transcoded.losses == ()
+    changed = transcoded.request
+    assert (changed.method, changed.path, changed.query) == ("POST", new_path, "alt=sse")
+    assert (changed.headers, orjson.loads(changed.body)) == (headers, new_body)
+
+
+def test_a_request_without_a_model_to_replace_is_refused() -> None:
+    request = Request("POST", CHAT, "", (), b'{"messages": []}')
+
+    with pytest.raises(NotRepresentable, match="openai-chat: the request names no model"):
+        transcode_request(
+            request, dialect_of_request(request), "openai", request_target("openai"), "new"
+        )
+
+
 @each_row(
     "path, body, target, problem",
     [

@@ -7,13 +7,16 @@ recorded provider can read, such as signed reasoning, is left out and listed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from urllib.parse import quote
 
 from llm_proxy import providers
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect, request_dialects, request_encoding
+from llm_proxy.dialects.lenient_json import compact_json, get_text, parse_object
 from llm_proxy.errors import NotRepresentable, UsageError, name_hint
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.transcoding.unread_fields import unread_fields
@@ -71,21 +74,20 @@ def transcode_request(
 ) -> TranscodedRequest:
     """A request of this dialect, recorded for this provider, for another dialect and model.
 
-    Raises `NotRepresentable` if the request has no conversation, and, by name, for what the
-    target cannot represent.
+    For the dialect and the provider that it already has, only the model changes.  Raises
+    `NotRepresentable` if the request has no conversation, or no model to replace, and, by name, for
+    what the target cannot represent.
     """
+    if (dialect.name, provider) == (target.dialect.name, target.provider):
+        return TranscodedRequest(_with_model(dialect, request, model), ())
     recorded = dialect.decode_request(request)
     if recorded is None or not recorded.messages:
         raise NotRepresentable("the request contains no conversation to convert")
-    is_same_api = (dialect.name, provider) == (target.dialect.name, target.provider)
+    messages = _with_matched_results(target, recorded.messages)
     conversation = replace(
-        recorded, model=model, messages=_with_matched_results(target, recorded.messages)
+        recorded, model=model, messages=tuple(map(_without_signatures, messages))
     )
-    if not is_same_api:
-        request_encoding.refuse_stored_state(target.dialect.name, conversation)
-        conversation = replace(
-            conversation, messages=tuple(map(_without_signatures, conversation.messages))
-        )
+    request_encoding.refuse_stored_state(target.dialect.name, conversation)
     encoded = target.dialect.encode_request(
         conversation, stream=dialect.streams(request), provider=target.provider
     )
@@ -104,6 +106,34 @@ def transcode_request(
         *headers,
     )
     return TranscodedRequest(encoded, losses)
+
+
+def _with_model(dialect: Dialect, request: Request, model: str) -> Request:
+    """The request for another model: in the body, and in the path if that decides.
+
+    Raises `NotRepresentable` if neither names a model.
+    """
+    recorded_model = dialect.model(request)
+    new_model = dialect.model(dialect.sample_request(model, stream=True))
+    body = parse_object(request.body)
+    if body_model := get_text(body, "model"):
+        is_same = body_model.endswith(recorded_model)
+        prefix = body_model.removesuffix(recorded_model) if is_same else ""  # `models/`
+        changed_body = {**body, "model": prefix + new_model}
+        request = replace(request, body=compact_json(changed_body).encode())
+    if recorded_model and dialect.model(request) != new_model:
+        spellings = (quote(recorded_model, safe=safe) for safe in ("", ":", ":/"))
+        names = "|".join(map(re.escape, spellings))
+        path = re.sub(
+            rf"(.*/)(?:{names})(?=[:/]|%3A|\Z)",  # the last one: a folder may have the same name
+            lambda match: match[1] + quote(new_model, safe="", errors="replace"),
+            request.path,
+            flags=re.IGNORECASE,
+        )
+        request = replace(request, path=path)
+    if not recorded_model or dialect.model(request) != new_model:
+        raise NotRepresentable(f"{dialect.name}: the request names no model that can be replaced")
+    return request
 
 
 def _with_matched_results(
