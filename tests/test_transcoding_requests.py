@@ -8,7 +8,9 @@ import orjson
 import pytest
 
 from case_tables import each_row
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
+from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.errors import NotRepresentable, UsageError
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.providers import provider_of_request
@@ -351,6 +353,50 @@ def test_a_cache_point_is_listed_and_not_refused() -> None:
     [field] = unread_fields(dialect_of_request(request), request)
 
     assert (field.path, field.is_content) == ("$.messages[*].content[*] (cachePoint)", False)
+
+
+def test_a_long_schema_in_a_text_is_read() -> None:
+    schema = {"type": "object", "description": "long " * 500}
+    text_format = {
+        "type": "json_schema",
+        "structure": {"jsonSchema": {"schema": orjson.dumps(schema).decode()}},
+    }
+    body = {
+        "messages": [{"role": "user", "content": [{"text": "Hi."}]}],
+        "outputConfig": {"textFormat": text_format},
+    }
+    request = Request("POST", "/model/m/converse", "", (), orjson.dumps(body))
+
+    assert unread_fields(dialect_of_request(request), request) == ()
+
+
+class CountingAnthropic(Anthropic):
+    """Counts the bytes that it decodes."""
+
+    decoded_bytes = 0
+
+    def decode_request(self, request: Request) -> Conversation | None:
+        self.decoded_bytes += len(request.body)
+        return super().decode_request(request)
+
+
+def test_unread_fields_are_found_in_few_readings_of_the_whole_body() -> None:
+    tools = [
+        {
+            "name": f"tool {number}",
+            "input_schema": {"properties": {f"p{number}_{each}": {} for each in "abcdef"}},
+        }
+        for number in range(40)
+    ]
+    image = {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}
+    messages = [{"role": "user", "content": [{"type": "image", "source": image}]}]
+    body = orjson.dumps({"messages": messages, "tools": tools, "user": "u"})
+    dialect = CountingAnthropic()
+
+    fields = unread_fields(dialect, Request("POST", MESSAGES, "", (), body))
+
+    assert [field.path for field in fields] == ["$.user"]
+    assert dialect.decoded_bytes < 2 * len(body)
 
 
 @each_row(
