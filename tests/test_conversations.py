@@ -133,6 +133,12 @@ PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
         json_request("/v1/generate", prompt="Once", p=0.5, num_generations=2),
         Conversation((RequestMessage("user", (Text("Once"),)),), top_p=0.5),
     ),
+    "command": (
+        invoke_request("cohere.command-text-v14", prompt="Once", p=0.5),
+        Conversation(
+            (RequestMessage("user", (Text("Once"),)),), top_p=0.5, model="cohere.command-text-v14"
+        ),
+    ),
     "titan": (
         invoke_request(
             "amazon.titan-text-lite-v1",

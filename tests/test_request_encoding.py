@@ -28,7 +28,7 @@ from llm_proxy.dialects.openai.chat_request_variants import REQUEST_VARIANT_BY_P
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing import sse
-from llm_proxy.turns import Media, Reasoning, Text, ToolCall, ToolResult
+from llm_proxy.turns import Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 from sdk_requests import SDK_REQUESTS, SdkRequests, rows
 from sdk_requests.conversations import (
     CALLS,
@@ -639,6 +639,29 @@ def test_a_message_that_would_be_empty_is_not_sent() -> None:
         "user",
         "user",
     ]
+
+
+@each_row(
+    "dialect, blocks",
+    [
+        ("anthropic", {"user": "Hello.", "assistant": "Yes."}),
+        ("bedrock", {"user": [{"text": "Hello."}], "assistant": [{"text": "Yes."}]}),
+    ],
+)
+def test_blank_text_is_not_sent_where_it_is_refused(dialect: str, blocks: dict[str, Any]) -> None:
+    messages = (
+        message("system", "\n"),
+        message("user", " \n", "Hello."),
+        message("assistant", "\n\n", "Yes.", Refusal(" ")),
+        message("user", "\t"),
+    )
+
+    body = orjson.loads(
+        dialect_named(dialect).encode_request(conversation(*messages, system=" ")).body
+    )
+
+    assert "system" not in body
+    assert {sent["role"]: sent["content"] for sent in body["messages"]} == blocks
 
 
 def test_the_type_of_media_by_url_is_optional_for_google() -> None:

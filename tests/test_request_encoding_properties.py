@@ -125,13 +125,18 @@ TOOL_CHOICES_LIMITED: Final[Mapping[str, st.SearchStrategy[ToolChoice | None]]] 
 """Those of formats that lack some."""
 
 
+def message_texts(dialect: str) -> st.SearchStrategy[str]:
+    """Texts that the API accepts in a message."""
+    return TEXTS.filter(str.strip) if dialect in ("anthropic", "bedrock") else TEXTS
+
+
 @st.composite
 def user_messages(draw: st.DrawFn, dialect: str) -> RequestMessage:
     media = draw(st.lists(USER_MEDIA[dialect], max_size=2))
     fewest = 0 if media else 1
     if dialect == "ollama":  # a text, then images
         return message("user", *draw(st.lists(TEXTS, min_size=fewest, max_size=1)), *media)
-    texts = draw(st.lists(st.builds(Text, TEXTS), min_size=fewest, max_size=2))
+    texts = draw(st.lists(st.builds(Text, message_texts(dialect)), min_size=fewest, max_size=2))
     parts: list[Part] = [*media, *texts]
     return message("user", *draw(st.permutations(parts)))
 
@@ -140,7 +145,7 @@ def user_messages(draw: st.DrawFn, dialect: str) -> RequestMessage:
 def model_messages(draw: st.DrawFn, dialect: str, number: int) -> RequestMessage:
     """A message with what the format has, in its order; ids are unique."""
     reasoning = draw(st.lists(REASONING[dialect], max_size=1)) if dialect in REASONING else []
-    texts = draw(st.lists(TEXTS, max_size=1 if dialect == "ollama" else 2))
+    texts = draw(st.lists(message_texts(dialect), max_size=1 if dialect == "ollama" else 2))
     has_refusals = dialect.startswith("openai")
     refusals = draw(st.lists(TEXTS.map(Refusal), max_size=1)) if has_refusals else []
     arguments = JSON_OBJECTS.map(compact_json)
@@ -166,7 +171,7 @@ def one_message_per_side(messages: list[RequestMessage]) -> list[RequestMessage]
 def conversations(draw: st.DrawFn, dialect: str) -> Conversation:
     """A conversation that the format can represent, in the form to which it is decoded."""
     messages: list[RequestMessage] = []
-    system = draw(st.text(max_size=20))
+    system = draw(st.just("") | message_texts(dialect))
     if system and dialect in ("openai-chat", "ollama", "cohere"):
         messages.append(message("system", system))
     for number in range(draw(st.integers(0, 3))):

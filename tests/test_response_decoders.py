@@ -17,6 +17,7 @@ from dialect_manners import SPLIT_CONTEXT
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect, DialectResponse, dialect_named, dialect_of_request, json_api
+from llm_proxy.dialects.bedrock import frames
 from llm_proxy.dialects.openai.family import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead
@@ -192,6 +193,11 @@ TOOL_CALL_EVENTS: Final = (
     ),
     {"type": "message-end", "delta": {"finish_reason": "TOOL_CALL"}},
 )
+LOOK_START: Final = {"toolUseId": "call-0", "name": "look"}
+REPEATED_STOP: Final = (
+    {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": ""}}}},
+    {"contentBlockStop": {"contentBlockIndex": 0}},
+)
 STREAMED_PIECES: Final[tuple[tuple[str, str, tuple[Any, ...], list[list[Part]]], ...]] = (
     (
         "cohere",
@@ -215,22 +221,40 @@ STREAMED_PIECES: Final[tuple[tuple[str, str, tuple[Any, ...], list[list[Part]]],
         ({"value": "Hel"}, {"value": ""}, {"value": "lo"}, {"error": {"message": "no"}}),
         [[Text("Hel")], [], [Text("lo")], []],
     ),
+    (
+        "bedrock",
+        "eventstream",
+        (
+            {"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": LOOK_START}}},
+            *REPEATED_STOP,
+            *REPEATED_STOP,
+        ),
+        [[], [], [ToolCall("call-0", "look", "")], [], []],
+    ),
 )
 
 
 @each_row(
     "name, codec, events, pieces",
     STREAMED_PIECES,
-    ids=["version 1 of Cohere", "calls of Cohere that overlap", "Writer's completions"],
+    ids=[
+        "version 1 of Cohere",
+        "calls of Cohere that overlap",
+        "Writer's completions",
+        "a call of Bedrock that stops twice",
+    ],
 )
 def test_each_event_gives_its_pieces(
     name: str, codec: str, events: tuple[Any, ...], pieces: list[list[Part]]
 ) -> None:
-    documents = map(orjson.dumps, events)
-    messages = [
-        document + b"\n" if codec == "ndjson" else sse.encode_event(document)
-        for document in documents
-    ]
+    match codec:
+        case "ndjson":
+            messages = [orjson.dumps(event) + b"\n" for event in events]
+        case "sse":
+            messages = [sse.encode_event(orjson.dumps(event)) for event in events]
+        case _:
+            named_events = [item for event in events for item in event.items()]
+            messages = [frames.encode_event_frame(*item) for item in named_events]
     response = DialectResponse(ResponseHead(200, "OK", (), "chunked"), codec, messages)
 
     assert pieces_by_message(dialect_named(name), response) == pieces

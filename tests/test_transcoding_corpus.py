@@ -204,7 +204,7 @@ def _piece(
 ) -> Any:
     match part:
         case Text(text=text) | Refusal(text=text):
-            return ["text", text]
+            return ["text", text] if text.strip() else None
         case Reasoning(text=text):
             return None if "reasoning" in losses else ["reasoning", text]
         case ToolCall(id=call_id, name=name, arguments=arguments):

@@ -8,14 +8,15 @@ import orjson
 import pytest
 
 from case_tables import each_row
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
+from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.errors import NotRepresentable, UsageError
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.providers import provider_of_request
 from llm_proxy.transcoding.requests import (
     TranscodedRequest,
     request_target,
-    target_names,
     transcode_request,
 )
 from llm_proxy.transcoding.unread_fields import unread_fields
@@ -191,6 +192,10 @@ FAILED_TOOL: Final = [
     },
 ]
 CACHED_TEXT: Final = [{"type": "text", "text": "Hi.", "cache_control": {"type": "ephemeral"}}]
+BLANK_TEXT_AND_IMAGE: Final = [
+    {"type": "text", "text": " "},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}},
+]
 CITED: Final = {"type": "text", "text": "4", "citations": [{"type": "x", "cited_text": "four"}]}
 SEARCH: Final = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 
@@ -209,6 +214,7 @@ SEARCH: Final = {"type": "web_search_20250305", "name": "web_search", "max_uses"
         (MESSAGES, {"messages": THINKING_MESSAGES}, "openai-chat", ["reasoning"]),
         (MESSAGES, {"messages": THINKING_MESSAGES}, "ollama", ["reasoning signatures"]),
         (MESSAGES, {"messages": THINKING_MESSAGES}, "anthropic", []),
+        (CHAT, {"messages": [{"role": "user", "content": BLANK_TEXT_AND_IMAGE}]}, "anthropic", []),
         (MESSAGES, {"messages": FAILED_TOOL}, "openai-chat", ["whether a tool failed"]),
         (MESSAGES, {"messages": [{"role": "user", "content": CACHED_TEXT}]}, "ollama",
          ["$.messages[*].content[*].cache_control"]),
@@ -230,6 +236,67 @@ def test_a_header_that_changes_the_response_is_listed() -> None:
     converted = convert(MESSAGES, {"messages": [QUESTION]}, "ollama", (("Anthropic-Beta", "x"),))
 
     assert converted.losses == ("the header anthropic-beta",)
+
+
+GEMINI: Final = "/v1beta/models/old:streamGenerateContent"
+INTERACTIONS: Final = "/v1beta/interactions"
+GOOGLE_SEARCH: Final = {"contents": [{"parts": [{"text": "Hi."}]}], "tools": [{"googleSearch": {}}]}
+CACHED: Final = {
+    "messages": [{"role": "user", "content": CACHED_TEXT}],
+    "tools": [SEARCH],
+    "seed": 7,
+}
+
+
+@each_row(
+    "path, body, target, model, new_path, new_body",
+    [
+        (MESSAGES, {"model": "old", **CACHED}, "anthropic", "new",
+         MESSAGES, {"model": "new", **CACHED}),
+        (INTERACTIONS, {"model": "models/old", "input": "Hi.", "labels": {"a": "b"}},
+         "gemini-interactions", "models/new",
+         INTERACTIONS, {"model": "models/new", "input": "Hi.", "labels": {"a": "b"}}),
+        (GEMINI, GOOGLE_SEARCH, "gemini", "new",
+         "/v1beta/models/new:streamGenerateContent", GOOGLE_SEARCH),
+        (GEMINI, {"model": "models/old", **GOOGLE_SEARCH}, "gemini", "new",
+         "/v1beta/models/new:streamGenerateContent", {"model": "models/new", **GOOGLE_SEARCH}),
+        ("/v1beta/models/models%3AgenerateContent", GOOGLE_SEARCH, "gemini", "models/new",
+         "/v1beta/models/new%3AgenerateContent", GOOGLE_SEARCH),
+        ("/model/model/converse", {"messages": [], "requestMetadata": {"a": "b"}},
+         "bedrock", "arn:a/b", "/model/arn%3Aa%2Fb/converse",
+         {"messages": [], "requestMetadata": {"a": "b"}}),
+        ("/model/us.amazon.nova-lite-v1%3A0/invoke", {"schemaVersion": "messages-v1"},
+         "bedrock", "amazon.nova-pro-v1:0", "/model/amazon.nova-pro-v1%3A0/invoke",
+         {"schemaVersion": "messages-v1"}),
+    ],
+)  # fmt: skip
+def test_a_request_to_its_own_provider_changes_only_in_the_model(
+    path: str, body: dict[str, Any], target: str, model: str, new_path: str, new_body: Any
+) -> None:
+    headers = (("anthropic-version", "2099-01-01"),) if path == MESSAGES else (("x-a", "b"),)
+    request = Request("POST", path, "alt=sse", headers, orjson.dumps(body))
+
+    transcoded = transcode_request(
+        request,
+        dialect_of_request(request),
+        provider_of_request(request),
+        request_target(target),
+        model,
+    )
+
+    assert transcoded.losses == ()
+    changed = transcoded.request
+    assert (changed.method, changed.path, changed.query) == ("POST", new_path, "alt=sse")
+    assert (changed.headers, orjson.loads(changed.body)) == (headers, new_body)
+
+
+def test_a_request_without_a_model_to_replace_is_refused() -> None:
+    request = Request("POST", CHAT, "", (), b'{"messages": []}')
+
+    with pytest.raises(NotRepresentable, match="openai-chat: the request names no model"):
+        transcode_request(
+            request, dialect_of_request(request), "openai", request_target("openai"), "new"
+        )
 
 
 @each_row(
@@ -288,6 +355,50 @@ def test_a_cache_point_is_listed_and_not_refused() -> None:
     assert (field.path, field.is_content) == ("$.messages[*].content[*] (cachePoint)", False)
 
 
+def test_a_long_schema_in_a_text_is_read() -> None:
+    schema = {"type": "object", "description": "long " * 500}
+    text_format = {
+        "type": "json_schema",
+        "structure": {"jsonSchema": {"schema": orjson.dumps(schema).decode()}},
+    }
+    body = {
+        "messages": [{"role": "user", "content": [{"text": "Hi."}]}],
+        "outputConfig": {"textFormat": text_format},
+    }
+    request = Request("POST", "/model/m/converse", "", (), orjson.dumps(body))
+
+    assert unread_fields(dialect_of_request(request), request) == ()
+
+
+class CountingAnthropic(Anthropic):
+    """Counts the bytes that it decodes."""
+
+    decoded_bytes = 0
+
+    def decode_request(self, request: Request) -> Conversation | None:
+        self.decoded_bytes += len(request.body)
+        return super().decode_request(request)
+
+
+def test_unread_fields_are_found_in_few_readings_of_the_whole_body() -> None:
+    tools = [
+        {
+            "name": f"tool {number}",
+            "input_schema": {"properties": {f"p{number}_{each}": {} for each in "abcdef"}},
+        }
+        for number in range(40)
+    ]
+    image = {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}
+    messages = [{"role": "user", "content": [{"type": "image", "source": image}]}]
+    body = orjson.dumps({"messages": messages, "tools": tools, "user": "u"})
+    dialect = CountingAnthropic()
+
+    fields = unread_fields(dialect, Request("POST", MESSAGES, "", (), body))
+
+    assert [field.path for field in fields] == ["$.user"]
+    assert dialect.decoded_bytes < 2 * len(body)
+
+
 @each_row(
     "name, dialect, provider",
     [
@@ -306,8 +417,16 @@ def test_a_target_is_a_dialect_or_a_provider(name: str, dialect: str, provider: 
     assert (target.dialect.name, target.provider) == (dialect, provider)
 
 
-def test_an_unknown_target_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="unknown dialect or provider 'mistrl'; did you mean"):
-        request_target("mistrl")
+@each_row(
+    "name, hint",
+    [
+        ("mistrl", "did you mean 'mistral'?"),
+        ("azure", "known: openai-chat, "),
+        ("test-llm", "known: openai-chat, "),
+    ],
+)
+def test_an_unknown_target_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        request_target(name)
 
-    assert {"openai", "openai-chat", "anthropic", "mistral"} <= {*target_names()}
+    assert str(error.value).startswith(f"--as: unknown dialect or provider '{name}'; {hint}")

@@ -164,6 +164,7 @@ class Dialect(ABC):
         * what only a decoder determines: `reasoning_enabled`, `wants_signed_reasoning`,
           `is_stored_by_provider`;
         * metadata and citations of parts, and the place of the system prompt;
+        * empty parts, and text of only whitespace where the API refuses it;
         * the bounds of messages that the format sends as one, and other names of a media type;
         * what the format requires or leaves out as its default, such as a limit of tokens, `{}` for
           a call without arguments, ids of calls in its own form, and `auto` where there is no tool

@@ -211,12 +211,11 @@ def conversation(
     sampling: Fields,
     system: str = "",
     *,
-    top_p_name: str = "top_p",
     mergeable_roles: tuple[Role, ...] = ("tool",),
 ) -> Conversation:
     """The conversation of these messages, with adjacent ones merged for `mergeable_roles`.
 
-    `sampling` has the temperature, and top-p under its name; `decode_options` decodes the others.
+    `sampling` has the temperature and top-p under these names; `decode_options` decodes the others.
     Without a `system` prompt, the first `system` message is that.  A result without a name gets
     that of its call: the last one before it with the same id.
     """
@@ -226,7 +225,7 @@ def conversation(
         merged,
         system=system or next(system_texts, ""),
         temperature=decode_number(sampling.get("temperature")),
-        top_p=decode_number(sampling.get(top_p_name)),
+        top_p=decode_number(sampling.get("top_p")),
     )
 
 
@@ -258,12 +257,10 @@ def _fill_tool_result_name(part: Part, tool_names: dict[str, str]) -> Part:
     return part
 
 
-def prompt_conversation(
-    prompt: Json, sampling: Fields, *, top_p_name: str = "top_p"
-) -> Conversation:
+def prompt_conversation(prompt: Json, sampling: Fields) -> Conversation:
     """A conversation of one user message with the prompt."""
     message = request_message("user", decode_texts(prompt))
-    return conversation([message], sampling, top_p_name=top_p_name)
+    return conversation([message], sampling)
 
 
 def body_without_unsigned_reasoning(body: Json) -> Json:

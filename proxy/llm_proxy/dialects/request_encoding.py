@@ -7,6 +7,7 @@ empty parts.  A lone surrogate becomes U+FFFD, as in responses.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -43,6 +44,15 @@ MESSAGE_PARTS: Final[PartKinds] = {
     "tool": (ToolResult,),
 }
 """Those of most formats."""
+PROVIDER_TOOL_MESSAGE_PARTS: Final[PartKinds] = {
+    **MESSAGE_PARTS,
+    "user": (*MESSAGE_PARTS["user"], ToolResult),
+    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
+}
+"""Those of formats whose models return results of tools that the provider runs, and media."""
+
+PORTABLE_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+"""An id of a call that all providers accept: Anthropic limits characters, and OpenAI the length."""
 
 RESPONSE_FORMAT_NAME: Final = "response"
 """The name of a response's schema, where a format requires one."""
@@ -168,6 +178,15 @@ def split_system_messages(
 
 def _is_system(message: RequestMessage) -> bool:
     return message.role == "system"
+
+
+def is_blank_part(part: Part) -> bool:
+    """Whether Anthropic and Bedrock refuse the part as blank: it is empty, or only whitespace."""
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            return not text.strip()
+        case _:
+            return is_empty_part(part)
 
 
 def is_signed_reasoning(reasoning: Reasoning) -> bool:

@@ -11,18 +11,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
+from urllib.parse import quote
 
 from llm_proxy import providers
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect, request_dialects, request_encoding
+from llm_proxy.dialects.lenient_json import compact_json, get_text, parse_object
 from llm_proxy.errors import NotRepresentable, UsageError, name_hint
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.transcoding.unread_fields import unread_fields
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-
-_PORTABLE_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-"""A call's id that the providers accept from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +40,28 @@ class TranscodedRequest:
     """What was left out: parts in words, fields of the body as JSONPaths."""
 
 
-def target_names() -> tuple[str, ...]:
-    """The names that `request_target` knows: dialects, then providers that share one."""
-    known = request_dialects()
-    variants = (name for dialect in known.values() for name in dialect.provider_variants)
-    own = (_own_provider(dialect) for dialect in known.values())
-    named = (name for name in (*own, *variants) if providers.upstream_url(name, {}))
-    return tuple(dict.fromkeys((*known, *named)))
-
-
 def request_target(name: str) -> RequestTarget:
     """The dialect and the provider that a name means: a dialect's own, or a provider's first.
 
     Raises `UsageError` for an unknown name.
     """
+    targets = _targets()
+    if name not in targets:
+        raise UsageError(f"--as: unknown dialect or provider {name!r}; {name_hint(name, targets)}")
+    return targets[name]
+
+
+def _targets() -> dict[str, RequestTarget]:
+    """All targets by name: dialects, then providers that have one address for all customers."""
     known = request_dialects()
-    if (dialect := known.get(name)) is not None:
-        return RequestTarget(dialect, _own_provider(dialect))
+    targets = {
+        name: RequestTarget(dialect, _own_provider(dialect)) for name, dialect in known.items()
+    }
     for dialect in known.values():
-        if name == _own_provider(dialect) or name in dialect.provider_variants:
-            return RequestTarget(dialect, name)
-    raise UsageError(
-        f"--as: unknown dialect or provider {name!r}; {name_hint(name, target_names())}"
-    )
+        for provider in (_own_provider(dialect), *dialect.provider_variants):
+            if providers.upstream_url(provider, {}):
+                targets.setdefault(provider, RequestTarget(dialect, provider))
+    return targets
 
 
 def _own_provider(dialect: Dialect) -> str:
@@ -77,21 +74,20 @@ def transcode_request(
 ) -> TranscodedRequest:
     """A request of this dialect, recorded for this provider, for another dialect and model.
 
-    Raises `NotRepresentable` if the request has no conversation, and, by name, for what the
-    target cannot represent.
+    For the dialect and the provider that it already has, only the model changes.  Raises
+    `NotRepresentable` if the request has no conversation, or no model to replace, and, by name, for
+    what the target cannot represent.
     """
+    if (dialect.name, provider) == (target.dialect.name, target.provider):
+        return TranscodedRequest(_with_model(dialect, request, model), ())
     recorded = dialect.decode_request(request)
     if recorded is None or not recorded.messages:
         raise NotRepresentable("the request contains no conversation to convert")
-    is_same_api = (dialect.name, provider) == (target.dialect.name, target.provider)
+    messages = _with_matched_results(target, recorded.messages)
     conversation = replace(
-        recorded, model=model, messages=_with_matched_results(target, recorded.messages)
+        recorded, model=model, messages=tuple(map(_without_signatures, messages))
     )
-    if not is_same_api:
-        request_encoding.refuse_stored_state(target.dialect.name, conversation)
-        conversation = replace(
-            conversation, messages=tuple(map(_without_signatures, conversation.messages))
-        )
+    request_encoding.refuse_stored_state(target.dialect.name, conversation)
     encoded = target.dialect.encode_request(
         conversation, stream=dialect.streams(request), provider=target.provider
     )
@@ -112,6 +108,34 @@ def transcode_request(
     return TranscodedRequest(encoded, losses)
 
 
+def _with_model(dialect: Dialect, request: Request, model: str) -> Request:
+    """The request for another model: in the body, and in the path if that decides.
+
+    Raises `NotRepresentable` if neither names a model.
+    """
+    recorded_model = dialect.model(request)
+    new_model = dialect.model(dialect.sample_request(model, stream=True))
+    body = parse_object(request.body)
+    if body_model := get_text(body, "model"):
+        is_same = body_model.endswith(recorded_model)
+        prefix = body_model.removesuffix(recorded_model) if is_same else ""  # `models/`
+        changed_body = {**body, "model": prefix + new_model}
+        request = replace(request, body=compact_json(changed_body).encode())
+    if recorded_model and dialect.model(request) != new_model:
+        spellings = (quote(recorded_model, safe=safe) for safe in ("", ":", ":/"))
+        names = "|".join(map(re.escape, spellings))
+        path = re.sub(
+            rf"(.*/)(?:{names})(?=[:/]|%3A|\Z)",  # the last one: a folder may have the same name
+            lambda match: match[1] + quote(new_model, safe="", errors="replace"),
+            request.path,
+            flags=re.IGNORECASE,
+        )
+        request = replace(request, path=path)
+    if not recorded_model or dialect.model(request) != new_model:
+        raise NotRepresentable(f"{dialect.name}: the request names no model that can be replaced")
+    return request
+
+
 def _with_matched_results(
     target: RequestTarget, messages: tuple[RequestMessage, ...]
 ) -> tuple[RequestMessage, ...]:
@@ -128,7 +152,7 @@ def _with_matched_results(
 
     def with_new_id(call: ToolCall) -> ToolCall:
         new_id, number = call.id, len(given_ids)
-        while new_id in given_ids or not _PORTABLE_ID.fullmatch(new_id):
+        while new_id in given_ids or not request_encoding.PORTABLE_CALL_ID.fullmatch(new_id):
             number += 1
             new_id = f"call_{number}" if f"call_{number}" not in known_ids else ""
         given_ids.add(new_id)
@@ -226,7 +250,7 @@ def _roles(conversation: Conversation) -> set[str]:
         "tool" if isinstance(part, ToolResult) else message.role
         for message in conversation.messages
         for part in message.parts
-        if not isinstance(part, Reasoning)
+        if not (isinstance(part, Reasoning) or request_encoding.is_blank_part(part))
     }
     return roles | {"system"} if conversation.system else roles
 
@@ -238,6 +262,6 @@ def _order(conversation: Conversation) -> list[type[Part]]:
         for message in conversation.messages
         if message.role != "system"
         for part in message.parts
-        if not isinstance(part, Reasoning)
+        if not (isinstance(part, Reasoning) or request_encoding.is_blank_part(part))
     )
     return [kind for kind, _ in groupby(kinds)]

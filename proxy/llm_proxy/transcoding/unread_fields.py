@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 from llm_proxy.conversation import Conversation
@@ -34,6 +35,10 @@ _NO_CONTENT_FIELDS: Final = _FORM_FIELDS | {"format"}
 _DELIVERY_FIELDS: Final = frozenset(("model", "stream", "stream_options"))
 """Fields of the body that say who responds, and how the response is sent."""
 
+_MAX_TEXT_CHARS: Final = 1024
+_KEPT_CHARS: Final = 256
+"""The start of a long text, such as the type of media in a data URL, is enough for a decoder."""
+
 _Path = tuple[str, ...]
 """The names of nested members; a list between them stands for each of its items."""
 _Change = Callable[[Json], Json]
@@ -53,7 +58,7 @@ class UnreadField:
 
 def unread_fields(dialect: Dialect, request: Request) -> tuple[UnreadField, ...]:
     """The fields that have a value and are not in the request's conversation."""
-    body: Json = dict(parse_object(request.body))
+    body = _shortened(dict(parse_object(request.body)), {})
 
     def decode(value: Json) -> Conversation | None:
         changed_body = compact_json(value).encode("utf-8", "surrogatepass")
@@ -65,13 +70,21 @@ def unread_fields(dialect: Dialect, request: Request) -> tuple[UnreadField, ...]
 
     conversation = decode(body)
 
+    def is_unread(path: _Path) -> bool:
+        # Most fields are read, which the few items that have them prove sooner than the body does.
+        relevant_items = _only_with(body, path)
+        for part, decoded in ((relevant_items, decode(relevant_items)), (body, conversation)):
+            changed_parts = (_replaced(part, path, change) for change in (_removed, _altered))
+            if any(decode(changed) != decoded for changed in changed_parts):
+                return False
+        return True
+
     def fields_below(prefix: _Path) -> Iterator[UnreadField]:
         nonlocal body
         for name in _member_names(body, prefix):
             path = (*prefix, name)
             is_prompt = path[0] in dialect.prompt_fields
-            changed_bodies = (_replaced(body, path, change) for change in (_removed, _altered))
-            if all(decode(changed) == conversation for changed in changed_bodies):
+            if is_unread(path):
                 yield UnreadField(_json_path(body, path), is_prompt and len(path) == 1)
                 continue
             for shape, item in _items_by_shape(body, path).items() if is_prompt else ():
@@ -85,6 +98,43 @@ def unread_fields(dialect: Dialect, request: Request) -> tuple[UnreadField, ...]
                 yield from fields_below(path)
 
     return tuple(fields_below(()))
+
+
+def _shortened(value: Json, numbers: dict[str, int]) -> Json:
+    """The value with the start of each long text, and a number by text, in place of the text.
+
+    Texts that may be JSON stay whole, since some dialects parse them.
+    """
+    match value:
+        case list():
+            return [*map(_shortened, value, repeat(numbers))]
+        case dict():
+            return dict(zip(value, map(_shortened, value.values(), repeat(numbers)), strict=True))
+        case str() if len(value) > _MAX_TEXT_CHARS and not value.lstrip().startswith(("{", "[")):
+            return f"{value[:_KEPT_CHARS]}{numbers.setdefault(value, len(numbers))}"
+        case _:
+            return value
+
+
+def _only_with(value: Json, path: _Path) -> Json:
+    """The value without items that have nothing at the end of a path, and with one of others."""
+    match value:
+        case list():
+            return [_only_with(item, path) for item in value if _has_member(item, path)]
+        case dict() if len(path) > 1 and path[0] in value:
+            others = {
+                name: member[:1] if isinstance(member, list) else member
+                for name, member in value.items()
+            }
+            return {**others, path[0]: _only_with(value[path[0]], path[1:])}
+        case _:
+            return value
+
+
+def _has_member(value: Json, path: _Path) -> bool:
+    """Whether there is a member at the end of a path."""
+    parents = _values_at(value, path[:-1])
+    return any(path[-1] in object_fields(parent) for parent in parents)
 
 
 def _values_at(value: Json, path: _Path) -> Iterator[Json]:

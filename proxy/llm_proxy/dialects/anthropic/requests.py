@@ -24,7 +24,6 @@ from llm_proxy.dialects.lenient_json import (
     parse_json,
 )
 from llm_proxy.dialects.request_decoding import OptionNames
-from llm_proxy.dialects.request_encoding import MESSAGE_PARTS, PartKinds
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -44,11 +43,6 @@ _OPTION_NAMES: Final[OptionNames] = {
     "max_tokens": ("max_tokens",),
     "top_k": ("top_k",),
     "stop_sequences": ("stop_sequences",),
-}
-_PART_KINDS: Final[PartKinds] = {
-    **MESSAGE_PARTS,
-    "user": (*MESSAGE_PARTS["user"], ToolResult),
-    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
 }
 _CHOICE_TYPES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
@@ -150,7 +144,11 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     Raises `NotRepresentable` for what the format lacks.
     """
     conversation = request_encoding.prepared_conversation(
-        _DIALECT, conversation, _PART_KINDS, (blocks.TOOL_USE,)
+        _DIALECT,
+        conversation,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
+        (blocks.TOOL_USE,),
+        is_empty=request_encoding.is_blank_part,
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
     system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
@@ -159,7 +157,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
         "max_tokens": _DEFAULT_MAX_TOKENS,
         "messages": [*filter(_has_content, map(_encode_message, messages))],
     }
-    if system:
+    if system.strip():
         body["system"] = system
     if stream:
         body["stream"] = True

@@ -118,8 +118,8 @@ class ConverseDecoder:
         self._fragments = FragmentJoiner()
         self._tool_names: dict[str, str] = {}
         """The tool of each call id."""
-        self._open_calls: set[int | None] = set()
-        """The indexes of the calls that have not stopped."""
+        self._returned_calls: set[int | None] = set()
+        """The indexes of the calls that `feed` has returned."""
         self._response_fields: dict[str, Json] = {}
         self.is_empty = True
         """Whether nothing was fed yet."""
@@ -143,9 +143,10 @@ class ConverseDecoder:
                 return self._add_block(index, get_object(fields, "start"))
             case "contentBlockDelta":
                 return self._add_block(index, get_object(fields, "delta"))
-            case "contentBlockStop" if index in self._open_calls:
-                self._open_calls.discard(index)
+            case "contentBlockStop" if index not in self._returned_calls:
                 call = self._fragments.latest_part(ToolCall, index)
+                if call is not None:
+                    self._returned_calls.add(index)
                 return [call] if call is not None and json_api.is_client_call(call) else []
             case "messageStop" | "metadata":
                 self._response_fields.update(fields)
@@ -186,9 +187,7 @@ class ConverseDecoder:
         """
         pieces: list[Part] = []
         for part in converse_blocks.decode_parts(block):
-            if isinstance(part, ToolCall):
-                self._open_calls.add(index)
-            elif json_api.is_piece(part):
+            if not isinstance(part, ToolCall) and json_api.is_piece(part):
                 pieces.append(part)
             match part:
                 case Text() if self._joins_text:

@@ -201,14 +201,18 @@ def encode_request(
     `NotRepresentable` for what the format lacks.
     """
     conversation = request_encoding.prepared_conversation(
-        _DIALECT, conversation, _PART_KINDS, (converse_blocks.PROVIDER_TOOL_USE,)
+        _DIALECT,
+        conversation,
+        _PART_KINDS,
+        (converse_blocks.PROVIDER_TOOL_USE,),
+        is_empty=request_encoding.is_blank_part,
     )
     request_encoding.refuse_stored_state(_DIALECT, conversation)
     if not conversation.model:
         raise request_encoding.refusal(_DIALECT, "a request without a model")
     system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
     body: Document = {"messages": [*_encode_messages(messages)]}
-    if system:
+    if system.strip():
         body["system"] = [{"text": system}]
     options = request_encoding.encode_options(_DIALECT, conversation, _OPTION_NAMES)
     if _TOP_K in options:
@@ -339,9 +343,8 @@ def _encode_model_parts(message: RequestMessage) -> Iterator[Document]:
             case Text():
                 # citations of other providers have no location in the documents of this one
                 citations = [each for each in part.citations if "location" in dict(each.metadata)]
-                if part.text or citations:
-                    own = replace(part, citations=tuple(citations))
-                    yield converse_blocks.encode_block(own, ())
+                own = replace(part, citations=tuple(citations))
+                yield converse_blocks.encode_block(own, ())
             case Reasoning():
                 if request_encoding.is_signed_reasoning(part):
                     yield converse_blocks.encode_block(part, ())

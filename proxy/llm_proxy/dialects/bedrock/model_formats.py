@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from llm_proxy.dialects.lenient_json import Fields, get_object
 from llm_proxy.dialects.openai import chat_messages, chat_requests
 from llm_proxy.dialects.openai.chat_messages import ChatMessageEncoder
 from llm_proxy.dialects.openai.family import OPENAI_VARIANT
+from llm_proxy.dialects.request_decoding import OptionNames
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.errors import NotRepresentable, printable_excerpt
@@ -204,15 +205,23 @@ _COMMAND_R: Final = _text_format(
     },
 )
 
+_PROMPT_OPTION_NAMES: Final[OptionNames] = {"top_p": ("top_p", "p")}
+_TITAN_OPTION_NAMES: Final[OptionNames] = {"top_p": ("topP",)}
+
 
 def _decode_prompt(body: Fields) -> Conversation:
-    top_p_name = "top_p" if "top_p" in body else "p"
-    return request_decoding.prompt_conversation(body.get("prompt"), body, top_p_name=top_p_name)
+    return replace(
+        request_decoding.prompt_conversation(body.get("prompt"), body),
+        **request_decoding.decode_options(body, _PROMPT_OPTION_NAMES),
+    )
 
 
 def _decode_titan_request(body: Fields) -> Conversation:
     config = get_object(body, "textGenerationConfig")
-    return request_decoding.prompt_conversation(body.get("inputText"), config, top_p_name="topP")
+    return replace(
+        request_decoding.prompt_conversation(body.get("inputText"), config),
+        **request_decoding.decode_options(config, _TITAN_OPTION_NAMES),
+    )
 
 
 _Entry = tuple[Callable[[Fields], Conversation], ModelFormat | None]

@@ -16,8 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolChoice, ToolDefinition
-from llm_proxy.dialects import encoding, request_decoding, request_encoding
-from llm_proxy.dialects.encoding import normalized_object_json
+from llm_proxy.dialects import request_decoding, request_encoding
 from llm_proxy.dialects.google import gemini_parts, shared_requests
 from llm_proxy.dialects.google.shared_requests import (
     JSON_MIME_TYPE,
@@ -34,10 +33,9 @@ from llm_proxy.dialects.lenient_json import (
     value_as_text,
 )
 from llm_proxy.dialects.request_decoding import OptionNames
-from llm_proxy.dialects.request_encoding import MESSAGE_PARTS, PartKinds
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
-from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from llm_proxy.turns import Json, Media, Part, Text, ToolResult
 
 _DIALECT: Final = "gemini"
 
@@ -50,11 +48,6 @@ _OPTION_NAMES: Final[OptionNames] = {
     "top_k": ("topK",),
     "seed": ("seed",),
     "stop_sequences": ("stopSequences",),
-}
-_PART_KINDS: Final[PartKinds] = {
-    **MESSAGE_PARTS,
-    "user": (*MESSAGE_PARTS["user"], ToolResult),
-    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
 }
 _MODEL_PREFIXES: Final = ("models/", "tunedModels/")
 _SDK_NAMES: Final[Mapping[str, str]] = {
@@ -155,7 +148,7 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     conversation = request_encoding.prepared_conversation(
         _DIALECT,
         conversation,
-        _PART_KINDS,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
         gemini_parts.SERVER_CALL_KINDS,
         is_empty=gemini_parts.is_empty,
     )
@@ -216,20 +209,8 @@ def _encode_result(result: ToolResult) -> Document:
 
 def _encode_model_part(part: Part) -> Document | None:
     """A part as its response had it; None for reasoning that cannot be sent back."""
-    match part:
-        case Refusal(text=text):
-            return _encode_part(Text(text))
-        case Reasoning() if part.redacted or part.metadata:
-            return None  # of another provider
-        case ToolCall():
-            arguments = normalized_object_json(part.arguments or "{}")
-            if arguments is None:
-                raise encoding.arguments_error(_DIALECT, part)
-            return _encode_part(replace(part, arguments=arguments))
-        case ToolResult() if not gemini_parts.is_own_result(part):
-            raise request_encoding.part_refusal(_DIALECT, part, "assistant")
-        case _:
-            return _encode_part(part)
+    own_part = shared_requests.own_part(_DIALECT, part, gemini_parts.is_own_result)
+    return None if own_part is None else _encode_part(own_part)
 
 
 def _encode_part(part: Part) -> Document | None:

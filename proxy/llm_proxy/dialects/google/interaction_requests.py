@@ -13,8 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolChoice
-from llm_proxy.dialects import encoding, request_decoding, request_encoding
-from llm_proxy.dialects.encoding import normalized_object_json
+from llm_proxy.dialects import request_decoding, request_encoding
 from llm_proxy.dialects.google import interaction_steps, shared_requests
 from llm_proxy.dialects.google.interaction_steps import DIALECT, MEDIA_KINDS, StepDecoder
 from llm_proxy.dialects.google.shared_requests import JSON_MIME_TYPE, decode_schema
@@ -27,10 +26,9 @@ from llm_proxy.dialects.lenient_json import (
     one_or_more_objects,
 )
 from llm_proxy.dialects.request_decoding import OptionNames
-from llm_proxy.dialects.request_encoding import MESSAGE_PARTS, PartKinds
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
-from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from llm_proxy.turns import Json, Media, Part, Text, ToolResult
 
 _PATH: Final = "/v1/interactions"
 
@@ -43,11 +41,6 @@ _OPTION_NAMES: Final[OptionNames] = {
     "max_tokens": ("max_output_tokens",),
     "seed": ("seed",),
     "stop_sequences": ("stop_sequences",),
-}
-_PART_KINDS: Final[PartKinds] = {
-    **MESSAGE_PARTS,
-    "user": (*MESSAGE_PARTS["user"], ToolResult),
-    "assistant": (*MESSAGE_PARTS["assistant"], ToolResult, Media),
 }
 
 
@@ -148,7 +141,10 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     Raises `NotRepresentable` for what the format lacks.
     """
     conversation = request_encoding.prepared_conversation(
-        DIALECT, conversation, _PART_KINDS, interaction_steps.SERVER_CALL_KINDS
+        DIALECT,
+        conversation,
+        request_encoding.PROVIDER_TOOL_MESSAGE_PARTS,
+        interaction_steps.SERVER_CALL_KINDS,
     )
     if conversation.stored_conversation_id:
         raise request_encoding.refusal(DIALECT, "stored_conversation_id")
@@ -228,20 +224,8 @@ def _encode_media(media: Media) -> Document:
 
 def _encode_model_part(part: Part) -> Document | None:
     """A step as its response had it; None for reasoning that cannot be sent back."""
-    match part:
-        case Refusal(text=text):
-            return interaction_steps.encode_step(Text(text))
-        case Reasoning() if part.redacted or part.metadata:
-            return None  # of another provider
-        case ToolCall():
-            arguments = normalized_object_json(part.arguments or "{}")
-            if arguments is None:
-                raise encoding.arguments_error(DIALECT, part)
-            return interaction_steps.encode_step(replace(part, arguments=arguments))
-        case ToolResult() if not interaction_steps.is_own_result(part):
-            raise request_encoding.part_refusal(DIALECT, part, "assistant")
-        case Media():
-            return {"type": _OUTPUT_STEP, "content": [_encode_media(part)]}
-        case _:
-            sendable = interaction_steps.sendable_part(part)
-            return None if sendable is None else interaction_steps.encode_step(sendable)
+    if isinstance(part, Media):
+        return {"type": _OUTPUT_STEP, "content": [_encode_media(part)]}
+    own_part = shared_requests.own_part(DIALECT, part, interaction_steps.is_own_result)
+    sendable = own_part and interaction_steps.sendable_part(own_part)
+    return None if sendable is None else interaction_steps.encode_step(sendable)

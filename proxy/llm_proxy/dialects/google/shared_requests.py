@@ -1,4 +1,4 @@
-"""What requests of Google's APIs share: spellings of names, schemas, tool choices, media.
+"""What requests of Google's APIs share: spellings of names, schemas, tool choices, parts.
 
 Gemini's clients write names of fields in camel case or with underscores: `responseSchema` and
 `response_schema`.  A schema has two styles, too: JSON Schema, and one of Google's own with
@@ -8,13 +8,14 @@ upper-case types and limits that may be strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import ForcedTool, ToolChoice
-from llm_proxy.dialects import request_decoding, request_encoding
+from llm_proxy.dialects import encoding, request_decoding, request_encoding
 from llm_proxy.dialects.lenient_json import Fields, str_or_empty
-from llm_proxy.turns import Json, Media
+from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 JSON_MIME_TYPE: Final = "application/json"
 """The type of a response that matches a schema, or that is any JSON."""
@@ -94,6 +95,24 @@ def encode_tool_choice(choice: ToolChoice) -> tuple[str, list[str]]:
             return _MODES["required"], [name]
         case word:
             return _MODES[word], []
+
+
+def own_part(dialect: str, part: Part, is_own_result: Callable[[ToolResult], bool]) -> Part | None:
+    """A part of the model as Google's own; None for reasoning of another provider."""
+    match part:
+        case Refusal(text=text):
+            return Text(text)
+        case Reasoning() if part.redacted or part.metadata:
+            return None
+        case ToolCall():
+            arguments = encoding.normalized_object_json(part.arguments or "{}")
+            if arguments is None:
+                raise encoding.arguments_error(dialect, part)
+            return replace(part, arguments=arguments)
+        case ToolResult() if not is_own_result(part):
+            raise request_encoding.part_refusal(dialect, part, "assistant")
+        case _:
+            return part
 
 
 def check_media(dialect: str, media: Media) -> None:
