@@ -679,3 +679,22 @@ async def test_a_key_that_a_server_repeats_is_not_in_the_error(key: str, detail:
     assert isinstance(error, ErrorEvent)
     assert error.detail == detail
     assert str(failed_list.value) == f"GET /api/tags: HTTP 401: Unauthorized: {detail}"
+
+
+async def test_a_token_of_the_environment_that_a_server_repeats_is_not_in_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token = "FwoCanaryOfASessionToken0123456789abcdefghijkl"
+    monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    body = b'{"message": "the canonical string was x-amz-security-token:%b"}' % token.encode()
+    async with stub_upstream.upstream(
+        stub_upstream.fixed_length(body, status="403 Forbidden")
+    ) as server:
+        provider = OllamaProvider(HttpSettings(server.url, max_retries=0))
+        [error] = await response_events(provider)
+        await provider.aclose()
+
+    assert isinstance(error, ErrorEvent)
+    assert error.code == "403"
+    assert "canonical string" in error.detail
+    assert token not in f"{error!r} {error}"
