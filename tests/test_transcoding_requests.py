@@ -290,6 +290,17 @@ def test_a_request_to_its_own_provider_changes_only_in_the_model(
     assert (changed.headers, orjson.loads(changed.body)) == (headers, new_body)
 
 
+def test_a_request_that_is_nested_too_deep_is_refused() -> None:
+    nested = b'{"a":' * 900 + b"1" + b"}" * 900
+    body = b'{"messages": [{"role": "user", "content": "Hi"}], "metadata": %b}' % nested
+    request = Request("POST", CHAT, "", (), body)
+
+    with pytest.raises(NotRepresentable, match="nested too deep"):
+        transcode_request(
+            request, dialect_of_request(request), "openai", request_target("ollama"), "new"
+        )
+
+
 def test_a_request_without_a_model_to_replace_is_refused() -> None:
     request = Request("POST", CHAT, "", (), b'{"messages": []}')
 

@@ -92,7 +92,10 @@ def transcode_request(
         conversation, stream=dialect.streams(request), provider=target.provider
     )
     decoded = target.dialect.decode_request(encoded)
-    unread = unread_fields(dialect, request)
+    try:
+        unread = unread_fields(dialect, request)
+    except RecursionError:
+        raise NotRepresentable("the request is nested too deep to convert") from None
     if content := next((field for field in unread if field.is_content), None):
         raise request_encoding.refusal(target.dialect.name, content.path)
     headers = (

@@ -20,7 +20,7 @@ from llm_proxy.turns import Json, Media, Part, Reasoning, Refusal, Text, ToolCal
 JSON_MIME_TYPE: Final = "application/json"
 """The type of a response that matches a schema, or that is any JSON."""
 
-_UNDERSCORE_LETTER: Final = re.compile("_([a-z])")
+_UNDERSCORE_LETTER: Final = re.compile("(?<=[a-z0-9])_([a-z])")
 _DIGITS: Final = re.compile("[0-9]{1,15}")
 _SCHEMA_MAP_FIELDS: Final = ("properties", "$defs", "defs")
 """The fields of a schema that hold schemas by name."""
