@@ -462,8 +462,8 @@ turns:
         _HEAD + "turns: []\nmatch: {json: {'$.[': {exists: true}}}\n",
         (
             (
-                "4:16: $.match.json['$.[']: not a valid JSONPath: expected a shorthand "
-                "selector; example: $.messages[0].content"
+                "4:16: $.match.json['$.[']: not a valid JSONPath: unexpected shorthand "
+                "selector '['; example: $.messages[0].content"
             ),
         ),
     ),
@@ -473,7 +473,7 @@ turns:
         (
             (
                 "6:28: $.turns[0].response.assistant_text: {{ $.x[ }} is not a valid "
-                "JSONPath: unexpected end of query"
+                "JSONPath: unbalanced brackets"
             ),
         ),
     ),

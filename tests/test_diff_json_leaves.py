@@ -76,7 +76,7 @@ def test_the_name_of_a_member_is_a_step_of_a_path(name: str, expected: str) -> N
     assert json_path_step(name) == expected
 
 
-LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # python-jsonpath rejects these escaped
+LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # jsonpath-rfc9535 rejects these escaped
 names = st.sampled_from(["a", "b c", "it's", 'say "hi"', "x\\y", "\n", "ä", ""]) | st.text(
     LETTERS, max_size=4
 )

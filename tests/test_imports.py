@@ -56,17 +56,40 @@ for each in names:
 """
 
 
+def package_modules() -> list[str]:
+    packages = (PACKAGE, PACKAGE.parent / house_rules.RUNTIME_PACKAGE)
+    return [source.module for folder in packages for source in house_rules.package_sources(folder)]
+
+
 @pytest.mark.long
 @pytest.mark.thorough  # in a daily run, a house rule checks that there are no import cycles
 def test_every_module_can_be_imported_alone() -> None:
-    packages = (PACKAGE, PACKAGE.parent / house_rules.RUNTIME_PACKAGE)
-    modules = [
-        source.module for folder in packages for source in house_rules.package_sources(folder)
-    ]
-    result = run_python("-c", IMPORT_EACH, *modules)
+    result = run_python("-c", IMPORT_EACH, *package_modules())
 
     assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"
     assert result.returncode == 0
+
+
+IMPORT_ALL: Final = """
+import sys
+for name in sys.argv[1:]:
+    __import__(name)
+
+from llm_proxy.matching.option_grammar import parse_rule
+parse_rule("ignore=$.metadata.trace")
+"""
+
+
+def test_the_package_jsonpath_of_another_distribution_changes_nothing(tmp_path: Path) -> None:
+    # jsonpath-python, which mistralai needs, overwrites the `jsonpath` of python-jsonpath.
+    (tmp_path / "jsonpath").mkdir()
+    (tmp_path / "jsonpath" / "__init__.py").write_text("class JSONPath: pass")
+
+    result = run_python(
+        "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})" + IMPORT_ALL, *package_modules()
+    )
+
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_module_that_warns_or_fails_is_named(tmp_path: Path) -> None:

@@ -285,10 +285,12 @@ class TestIgnore:
             ("$.*", "selects the whole body; use a longer path"),
             ("$[*]", "selects the whole body; use a longer path"),
             ("$..user", "'..' is not supported; write the full path"),
-            ("$.a[", "is not a valid JSONPath (RFC 9535): unexpected end of query"),
+            ("$.a[", "is not a valid JSONPath (RFC 9535): unbalanced brackets"),
             ("$.a | $.b", "is not a valid JSONPath (RFC 9535)"),
             ("$.a[?search(@, '(a+)+$')]", "regular expressions are not supported in filters"),
             ("$.a[?@ =~ /(a+)+$/]", "is not a valid JSONPath (RFC 9535)"),
+            ("$.a[?@ == 1e400]", "is not a valid JSONPath (RFC 9535): it is too large"),
+            ("$.trace-id", "is not a valid JSONPath (RFC 9535): expected '.', '..' or a bracketed"),
         ],
     )
     def test_what_is_no_exact_path_is_refused(self, path: str, why: str) -> None:

@@ -133,6 +133,9 @@ UNCLOSED: Final = (
     "{} is not closed; add the missing quote or }}}}, or write "
     "{{{{ '{{{{' }}}} for two literal braces"
 )
+UNEXPECTED: Final = (
+    "{} is not a valid JSONPath: expected '.', '..' or a bracketed selection, found '{}'"
+)
 
 
 @each_row(
@@ -140,7 +143,7 @@ UNCLOSED: Final = (
     [
         ("a {{ $.b", UNCLOSED.format("{{ $.b")),
         ("{{ $['b }}", UNCLOSED.format("{{ $['b }}")),
-        ("{{ $.a } {{ $.b }}", "{{ $.a } {{ $.b }} is not a valid JSONPath: unexpected token '}'"),
+        ("{{ $.a } {{ $.b }}", UNEXPECTED.format("{{ $.a } {{ $.b }}", "}")),
         (
             "{{ messages[0] }}",
             (
@@ -152,9 +155,9 @@ UNCLOSED: Final = (
             "{{}}",
             "{{ }} is not a valid JSONPath: it must start with $, as in $.messages[-1].content",
         ),
-        ("{{ $.a | upper }}", "{{ $.a | upper }} is not a valid JSONPath: unexpected token '|'"),
-        ("{{ $.a b }}", "{{ $.a b }} is not a valid JSONPath: unexpected token 'b'"),
-        ("{{ $.a[?@.b }}", "{{ $.a[?@.b }} is not a valid JSONPath: unexpected end of segment"),
+        ("{{ $.a | upper }}", UNEXPECTED.format("{{ $.a | upper }}", "|")),
+        ("{{ $.a b }}", UNEXPECTED.format("{{ $.a b }}", "b")),
+        ("{{ $.a[?@.b }}", "{{ $.a[?@.b }} is not a valid JSONPath: unbalanced brackets"),
         ("{{ $ }} {{ $[ }}", None),
     ],
 )

@@ -653,14 +653,14 @@ def _make_ignore_normaliser(argument: str) -> ApplyRule:
         budget = json_paths.StepBudget(_MAX_STEPS)
         with suppress(JsonPathTooManySteps):
             for match in json_paths.find_nodes(path, document.body, budget):
-                add_ignored_path(removals, match.parts)
+                add_ignored_path(removals, match.location)
         return without_ignored(removals, document)
 
     return apply
 
 
 def _parse_path(argument: str) -> StepCountingPath:
-    from jsonpath.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415 # 0.08 s, only where a rule has one
+    from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415 # 0.08 s, only where a rule has one
 
     from llm_proxy import json_paths  # noqa: PLC0415 # as above
 

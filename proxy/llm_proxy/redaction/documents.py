@@ -233,7 +233,7 @@ class TextRedaction:
         budget = json_paths.StepBudget(_MAX_STEPS)
         placeholder = rule_placeholder(FIELD_RULE)
         return {
-            match.parts: placeholder
+            match.location: placeholder
             for text in self.rules.paths
             for match in json_paths.find_nodes(json_paths.compile_path(text), document, budget)
         }

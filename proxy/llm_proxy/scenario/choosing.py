@@ -156,7 +156,7 @@ class MatchBudget:
         if path not in self._values_by_path:
             try:
                 nodes = json_paths.find_nodes(compiled, body, self._step_budget)
-                self._values_by_path[path] = [cast("Json", node.obj) for node in nodes]
+                self._values_by_path[path] = [cast("Json", node.value) for node in nodes]
             except JsonPathTooManySteps as error:
                 raise PatternsTooSlow(
                     f"match.json: {printable_excerpt(path, _MAX_SHOWN_CHARS)} {error}"

@@ -106,7 +106,7 @@ class _TemplateFiller:
             return [_OPEN]
         nodes = json_paths.find_nodes(path, self._request_json, self._step_budget)
         try:
-            values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
+            values = [cast("Json", node.value) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
             raise JsonPathTooManySteps(f"the template {_excerpt(template)} {error}") from None
         if not values:
