@@ -228,7 +228,7 @@ class TextRedaction:
 
     def select_values(self, document: Json) -> Mapping[tuple[str | int, ...], str]:
         """The values that the JSONPaths of the rules select: the placeholder by path."""
-        from llm_proxy import json_paths  # noqa: PLC0415 # 0.08 s, only where a rule has a path
+        from llm_proxy import json_paths  # noqa: PLC0415 # 0.03 s, only where a rule has a path
 
         budget = json_paths.StepBudget(_MAX_STEPS)
         placeholder = rule_placeholder(FIELD_RULE)
