@@ -59,7 +59,7 @@ class _Evaluation:
 
     body: Json
     budget: StepBudget
-    nodes_by_query: dict[JSONPathQuery, JSONPathNodeList] = field(default_factory=dict)
+    nodes_by_query_id: dict[int, JSONPathNodeList] = field(default_factory=dict)
     """What each query in a filter finds from the root: the same for every tested value."""
 
 
@@ -98,10 +98,10 @@ class _RootQuery(RootFilterQuery):
 
     def evaluate(self, context: FilterContext) -> object:
         root = cast("Any", context.root)
-        if self.query not in root.nodes_by_query:
+        if id(self) not in root.nodes_by_query_id:  # the hash of a query is slow
             nodes = JSONPathNodeList(_resolve(self.query, root.body, root))
-            root.nodes_by_query[self.query] = nodes
-        return root.nodes_by_query[self.query]
+            root.nodes_by_query_id[id(self)] = nodes
+        return root.nodes_by_query_id[id(self)]
 
 
 class _StepCountingFilter(FilterExpression):
