@@ -346,6 +346,7 @@ def test_the_content_type_chooses_the_codec(content_type: str | None, name: str)
         (b'data:{"a":1}\n\n', SseEvent("", b'{"a":1}')),
         (b"data:  a\r\n\r\n", SseEvent("", b" a")),
         (b"event: ping\ndata: 1\n\n", SseEvent("ping", b"1")),
+        (b"event: ping\r\ndata: 1\n\r\n", SseEvent("ping", b"1")),
         (b"data: 1\revent: ping\r\r", SseEvent("ping", b"1")),
         (b"data: :\ndata: \ndata\ndata: Why\n\n", SseEvent("", b":\n\n\nWhy")),
         (b"\n\n\xef\xbb\xbf", SseEvent("", None)),

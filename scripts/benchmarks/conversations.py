@@ -32,7 +32,10 @@ from llm_proxy.turns import Text, Turn
 CPU_TARGET_MS: Final = 1.0
 """For a response of `_EVENT_COUNT` events, above a request with aiohttp that discards the body."""
 GROWTH_TARGET_PERCENT: Final = 10.0
-_DIALECTS: Final = ("openai-chat", "openai-responses", "anthropic")
+_DIALECTS: Final = (
+    *("openai-chat", "openai-responses", "anthropic"),
+    *("gemini", "gemini-interactions", "cohere"),
+)
 _EVENT_COUNT: Final = 20
 _BLOCKS: Final = 7
 _PAGE_BYTES: Final = 4096

@@ -24,7 +24,7 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment, which clients ignore: servers send it to prevent idle timeouts."""
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
-_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([^\r\n]*)\n\n")
+_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\r?\n)?data: ([^\r\n]*)\r?\n\r?\n")
 """An event as most servers write it."""
 _BOM: Final = b"\xef\xbb\xbf"
 _STREAM_START: Final = re.compile(

@@ -232,9 +232,9 @@ class ChunksDecoder:
         self._id = self._id or get_text(chunk, "responseId")
         self._model = self._model or get_text(chunk, "modelVersion")
         self._block_reason = self._block_reason or prompt_block_reason(chunk)
-        counts = get_object(chunk, "usageMetadata")
-        self._usage = _USAGE.decode(counts) or self._usage
-        self._metadata.update(select_metadata(counts, _USAGE_METADATA))
+        if counts := get_object(chunk, "usageMetadata"):
+            self._usage = _USAGE.decode(counts) or self._usage
+            self._metadata.update(select_metadata(counts, _USAGE_METADATA))
         self._metadata.update(select_metadata(chunk, _CHUNK_METADATA))
         if error := chunk.get("error"):
             self._failure = self._failure or shared_format.decode_failure(error)
