@@ -42,7 +42,7 @@ CHECKS: Final = (
 
 INTERRUPTED_S: Final = 10
 """How long a check may take to end after Ctrl-C."""
-DAILY_JUDGES: Final = ("boto3", "cohere", "google-genai")
+DAILY_JUDGES: Final = ("boto3", "cohere", "google-genai", "groq", "mistralai")
 """The official clients of dialects that have none in the environment of the tests."""
 
 
