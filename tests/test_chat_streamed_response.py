@@ -11,10 +11,20 @@ from typing import Any, Final
 import pytest
 
 from case_tables import each_row
-from llm_chat import ProviderEvent, ResponseEnd, ToolCall, ToolCallStart
+from llm_chat import (
+    Conversation,
+    Message,
+    ProviderEvent,
+    ResponseEnd,
+    Text,
+    ToolCall,
+    ToolCallStart,
+)
 from llm_chat.streamed_response import InvalidResponse, StreamedResponse
-from llm_proxy.dialects import dialect_named
+from llm_proxy.dialects import dialect_named, request_dialects
+from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Headers, ResponseHead
+from llm_proxy.turns import FinishReason, Turn
 
 Event = dict[str, Any]
 
@@ -171,3 +181,23 @@ def test_a_response_has_at_most_a_thousand_calls() -> None:
 
     with pytest.raises(InvalidResponse, match="more than 1000 tool calls"):
         events_of("openai-responses", [*items_done(*calls), completed()])
+
+
+@each_row("dialect", [name for name in request_dialects() if name != "gemini-interactions"])
+@pytest.mark.parametrize(("finish", "is_blocked"), [("content_filter", True), ("stop", False)])
+def test_a_response_that_a_filter_stops_is_blocked(
+    dialect: str, finish: str, is_blocked: bool
+) -> None:
+    """Ollama has no such reason, and interactions none at all."""
+    format_ = dialect_named(dialect)
+    request = format_.encode_request(Conversation((Message("user", (Text("Hi"),)),), model="m"))
+    turn = Turn((Text("First, take"),), FinishReason(finish))
+    encoded = format_.encode_response(request, [turn], EncodeContext("seed", 0))
+    response = StreamedResponse(format_, request)
+    response.begin(encoded.head)
+    events = [*response.feed(encoded.body)]
+    events += response.end(is_aborted=False, ends_without_terminator=False)
+
+    end = events[-1]
+    assert isinstance(end, ResponseEnd)
+    assert end.is_blocked is (is_blocked and dialect != "ollama")

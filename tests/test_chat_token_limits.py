@@ -260,6 +260,8 @@ def test_the_error_has_its_figures() -> None:
         ("M", 1),
         ("eu.maker.m-1", 2),
         ("maker.m", 1),
+        ("my-x.m", DEFAULT_LIMIT),
+        ("a" * 200_000, DEFAULT_LIMIT),
     ],
 )
 def test_the_longest_name_that_matches_gives_the_limit(model: str, limit: int) -> None:

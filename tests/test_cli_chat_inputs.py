@@ -277,6 +277,43 @@ async def test_a_tool_that_the_model_calls_runs(tmp_path: Path) -> None:
     ]
 
 
+async def test_a_tool_of_a_response_that_the_provider_stops_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+    call = {"function": {"name": "count", "arguments": "{}"}, "id": "c", "type": "function"}
+    choice = {"message": {"tool_calls": [call]}, "finish_reason": "content_filter"}
+    async with upstream(fixed_length(orjson.dumps({"choices": [choice]}))) as server:
+        result = await run_command(
+            *("chat", "--tools", "my_tools:count", "Hello?"),
+            folder=tmp_path,
+            env=variables(server.url),
+        )
+
+    assert (result.exit_code, result.stdout, len(server.requests)) == (1, "", 1)
+    assert result.stderr.splitlines() == [
+        "→ count {}",
+        "llm-proxy: error: the provider stopped the response (content_filter)",
+    ]
+
+
+async def test_what_a_tool_prints_is_not_in_the_events(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(
+        "import subprocess, sys\n"
+        "def shout(city: str) -> int:\n"
+        "    print('printed')\n"
+        "    return subprocess.run([sys.executable, '-c', 'print(123)']).returncode\n"
+    )
+    scenario = scenario_document(tool_call_turn("shout"), text_turn("Done.", turn=2))
+    async with serve_scenarios(tmp_path, scenario) as server:
+        result = await run_command(
+            *("chat", "--json", "--tools", "my_tools:shout", "refund"),
+            folder=tmp_path,
+            env=variables(server.url),
+        )
+
+    assert all(orjson.loads(line)["event"] for line in result.stdout.splitlines())
+    assert (result.exit_code, result.stderr.splitlines()) == (0, ["printed", "123"])
+
+
 @each_row(
     "reason, exit_code, message",
     [

@@ -311,6 +311,14 @@ REFUSALS: Final[tuple[tuple[str, Conversation, str], ...]] = (
         for dialect in ("anthropic", "bedrock")
     ),
     *(
+        (
+            dialect,
+            conversation(message("user", " \n")),
+            f"{dialect} cannot represent a conversation without content",
+        )
+        for dialect in ("anthropic", "bedrock")
+    ),
+    *(
         ("bedrock", conversation_, f"bedrock cannot represent {what}")
         for conversation_, what in (
             (Conversation((QUESTION,)), "a request without a model"),

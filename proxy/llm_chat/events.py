@@ -113,7 +113,8 @@ class ResponseEnd:
     raw_reason: str = ""
     """The provider's own value for `reason`."""
     is_blocked: bool = False
-    """Whether the provider stopped the response: by a filter, or after an error of its own."""
+    """Whether the provider stopped the response: by a filter, or after an error of its own.  Its
+    tool calls do not run."""
     correction: str = ""
     """What the model is asked to correct, in a message of the user; empty for a usable response."""
 

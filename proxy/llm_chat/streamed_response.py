@@ -41,6 +41,9 @@ _MAX_ERROR_BYTES: Final = 1024 * 1024
 """The longest body of an error: more is not read."""
 _MAX_CALLS: Final = 1000
 """The most tool calls of a response."""
+_BLOCKED: Final = (FinishReason.CONTENT_FILTER, FinishReason.REFUSAL, FinishReason.ERROR)
+_MAX_DETAIL_CHARS: Final = 2000
+"""The part of a provider's error message that an error has."""
 _MAX_MESSAGES: Final = 200_000
 """The most messages of a response."""
 
@@ -162,7 +165,7 @@ class StreamedResponse:
         head = self._head
         self._messages += self._splitter.close()
         phrase = head.reason or _phrase(head.status)
-        detail = json_api.decode_http_error(self._response()).message
+        detail = json_api.decode_http_error(self._response()).message[:_MAX_DETAIL_CHARS]
         error = ErrorEvent(
             f"HTTP {head.status}: {phrase}",
             str(head.status),
@@ -278,7 +281,7 @@ class StreamedResponse:
         parts += chain.from_iterable(self._calls_by_wire_id.values())
         is_cut_off = turn.finish in (FinishReason.LENGTH, FinishReason.CONTEXT_FULL)
         reason: ResponseReason = "length" if is_cut_off else "tool" if self._call_ids else "stop"
-        is_blocked = turn.finish in (FinishReason.CONTENT_FILTER, FinishReason.ERROR)
+        is_blocked = turn.finish in _BLOCKED
         yield ResponseEnd(reason, tuple(parts), turn.usage, turn.finish_raw, is_blocked=is_blocked)
 
 

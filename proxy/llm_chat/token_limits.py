@@ -18,9 +18,9 @@ DEFAULT_LIMIT: Final = 4096
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _FAMILY_DELIMITERS: Final = "-:@"
-_MAKERS: Final = re.compile(r"([a-z]+(-gov)?\.){1,2}(?=[a-z])")
-"""What precedes a model's name at Bedrock: a region and a maker, or a maker."""
 """What follows the name of a family: `gpt-4o-mini`, `llama3.1:8b`, `claude-3-5-haiku@20241022`."""
+_MAKERS: Final = re.compile(r"\A(?:[a-z]+(?:-gov)?\.){1,2}(?=[a-z])")
+"""What precedes a model's name at Bedrock: a region and a maker, or a maker."""
 
 
 def estimate_tokens(conversation: Conversation) -> int:

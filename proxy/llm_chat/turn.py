@@ -6,7 +6,7 @@ Source: owner's document 002, "Turn".
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import groupby
@@ -60,7 +60,8 @@ class Turn:
     async def execute(self) -> AsyncGenerator[TurnEvent, None]:
         """Request the response, run the tools that it calls, and append both to the messages.
 
-        An error ends the turn: nothing is appended, and no tool runs.
+        An error ends the turn: nothing is appended, and no tool runs.  Of a response that the
+        provider stopped, no calls are appended, and none runs.
         """
         async with aclosing(provider_events(self._provider, self.request)) as events:
             async for event in events:
@@ -84,17 +85,25 @@ class Turn:
                 yield event
         results: list[ToolCallResult] = []
         is_cut_off = self.response is not None and self.response.reason == "length"
-        runs = self._tool_runner.run(self.calls, is_cut_off=is_cut_off)
+        calls = [] if self._is_blocked else self.calls
+        runs = self._tool_runner.run(calls, is_cut_off=is_cut_off)
         async with aclosing(runs) as results_of_tools:
             async for result in results_of_tools:
                 results.append(result)
                 yield result
         self._append(results)
 
+    @property
+    def _is_blocked(self) -> bool:
+        return self.response is not None and self.response.is_blocked
+
     def _append(self, results: list[ToolCallResult]) -> None:
         """Append the response and the results, together: providers refuse one without the other."""
-        given = self.response.parts if self.response else ()
-        if parts := tuple(map(_sendable, given or _join_pieces(self._parts))):
+        given: Iterable[Part] = self.response.parts if self.response else ()
+        given = given or _join_pieces(self._parts)
+        if self._is_blocked:
+            given = (part for part in given if not isinstance(part, ToolCall))
+        if parts := tuple(map(_sendable, given)):
             self.messages.append(RequestMessage("assistant", parts))
         if results:
             self.messages.append(RequestMessage("tool", tuple(map(_tool_result, results))))

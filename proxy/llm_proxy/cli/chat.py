@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, nullcontext, redirect_stdout
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,7 @@ from llm_proxy.cli.chat_inputs import import_tools, read_prompt, read_script
 from llm_proxy.cli.chat_session import run_session
 from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.options import PATH_TYPE, IntRangeType, ParsedType, server_options
+from llm_proxy.cli.output import is_stdout_terminal, reserved_stdout
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 from llm_proxy.providers import DEFAULT_PROVIDER, PROVIDERS
 from llm_proxy.shell.running.settings import parse_upstreams
@@ -135,8 +136,8 @@ def chat(
 ) -> None:
     r"""Send PROMPT to a provider and print the response as it arrives.
 
-    Without PROMPT, the prompt is read from stdin; in a terminal, a conversation starts, in which
-    Ctrl-C cancels a response and Ctrl-D ends the conversation.
+    Without PROMPT and --file, the prompt is read from stdin; in a terminal, a conversation starts,
+    in which Ctrl-C cancels a response and Ctrl-D ends the conversation.
 
     The response goes to stdout; reasoning, tool calls and messages go to stderr. The exit code is 1
     if a request fails, if a response is incomplete, or if no response has text. A response that
@@ -182,11 +183,12 @@ def chat(
     )
     upstreams = parse_upstreams(upstream)
     registry = providers_from_environment(upstreams=upstreams)
-    _check_provider(registry, provider)
     _check_upstreams(upstreams)
-    display = JsonDisplay() if as_json else TextDisplay()
+    _check_provider(registry, provider)
+    escapes = is_stdout_terminal()
     # What tools print is no part of the response.  The line editor of a session needs stdout.
-    with nullcontext() if is_session else redirect_stdout(sys.stderr):
+    with nullcontext(sys.stdout) if is_session or not tools else reserved_stdout() as stdout:
+        display = JsonDisplay(stdout) if as_json else TextDisplay(stdout, escapes=escapes)
         try:
             client = ChatClient(
                 registry,

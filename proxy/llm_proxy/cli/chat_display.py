@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -25,7 +25,6 @@ from llm_chat import (
 from llm_chat.events import call_args
 from llm_proxy import display
 from llm_proxy.cli.output import (
-    is_stdout_terminal,
     print_json_line,
     print_note,
     write_stdout_bytes,
@@ -37,14 +36,12 @@ _MAX_TOOL_CHARS: Final = 200
 
 
 class TextDisplay:
-    """Prints text on stdout; reasoning, tool calls and notes on stderr.
+    """Prints text on `stdout`; reasoning, tool calls and notes on stderr."""
 
-    It keeps the stdout of its creation: what tools print later may be redirected.
-    """
-
-    def __init__(self) -> None:
-        self._stdout = sys.stdout
-        self._escapes = is_stdout_terminal()
+    def __init__(self, stdout: TextIO, *, escapes: bool) -> None:
+        """With `escapes`, text is printed without control characters."""
+        self._stdout = stdout
+        self._escapes = escapes
         self._shows_reasoning = sys.stderr.isatty()
         self._is_reasoning = False
         self._is_line_open = False
@@ -111,10 +108,10 @@ class TextDisplay:
 
 
 class JsonDisplay:
-    """Prints each event on stdout, as one JSON object on a line of its own."""
+    """Prints each event on `stdout`, as one JSON object on a line of its own."""
 
-    def __init__(self) -> None:
-        self._stdout = sys.stdout
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
 
     def show_prompt(self, prompt: str) -> None:
         """Print a prompt of a script."""

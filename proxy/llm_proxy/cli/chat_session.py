@@ -15,7 +15,7 @@ _HELP: Final = (
     "Enter sends, Esc Enter starts a line, Ctrl-C cancels, Ctrl-D ends the chat",
     "/clear starts a new conversation",
 )
-_COMMAND: Final = re.compile("/[a-z]+")
+_COMMAND: Final = re.compile("/[a-zA-Z]*")
 
 
 SendPrompt = Callable[[str, asyncio.Event], Awaitable[bool]]
@@ -47,7 +47,7 @@ async def run_session(send_prompt: SendPrompt, clear: Callable[[], None]) -> Non
                 clear()
                 print_note("new conversation")
             case _ if _COMMAND.fullmatch(prompt):
-                print_note(f"unknown command {prompt}; {_HELP[1]}")
+                print_note(f"unknown command {prompt}; {', '.join(_HELP)}")
             case _:
                 await _send(send_prompt, prompt)
 

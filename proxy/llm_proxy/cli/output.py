@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
@@ -39,7 +39,6 @@ _TERMINAL_SAFE_TEXT: Final = re.compile(
 _MIN_COLUMNS: Final = 40
 _COLUMNS_WITHOUT_TERMINAL: Final = 100
 """Columns that are assumed where stdout is not a terminal."""
-_STDOUT_DESCRIPTOR: Final = 1
 _COLUMN_GAP: Final = 2
 """Spaces between two columns of a table."""
 _MAX_SHOWN_LOSSES: Final = 8
@@ -111,7 +110,7 @@ def print_lines(lines: Iterable[Line]) -> None:
             text += escaped
         # Characters that the encoding lacks are printed as escapes.
         printable = text.rstrip(" ").encode(encoding, "backslashreplace").decode(encoding)
-        with _translate_stdout_errors():
+        with _translate_stdout_errors(sys.stdout):
             click.echo(printable, color=True)
 
 
@@ -155,7 +154,8 @@ def _print_json(document: Any, indent: int | None, stream: TextIO | None = None)
             document, default=_path_text, option=orjson.OPT_INDENT_2 if indent else None
         ).decode()
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
-        encoded = json.dumps(document, default=_path_text, indent=indent)
+        separators = (",", ": " if indent else ":")
+        encoded = json.dumps(document, default=_path_text, indent=indent, separators=separators)
     write_stdout_bytes(display.escape_json(encoded).encode() + b"\n", stream)
 
 
@@ -166,9 +166,9 @@ def _path_text(value: Any) -> str:
 
 
 def write_stdout_bytes(data: bytes, stream: TextIO | None = None) -> None:
-    """Write bytes to stdout as they are; `stream` is what stdout was before it was redirected."""
+    """Write bytes to stdout as they are, or to that of `reserved_stdout`."""
     stream = stream or sys.stdout
-    with _translate_stdout_errors():
+    with _translate_stdout_errors(stream):
         stream.flush()
         stream.buffer.write(data)
         stream.buffer.flush()
@@ -208,7 +208,19 @@ def write_new_file_or_stdout(data: bytes, output: Path | None, label: str) -> No
 
 
 @contextmanager
-def _translate_stdout_errors() -> Iterator[None]:
+def reserved_stdout() -> Iterator[TextIO]:
+    """What stdout was; until the context ends, what anything else prints there goes to stderr."""
+    encoding = sys.stdout.encoding
+    with os.fdopen(os.dup(1), "w", encoding=encoding) as stream, redirect_stdout(sys.stderr):
+        os.dup2(2, 1)
+        try:
+            yield stream
+        finally:
+            os.dup2(stream.fileno(), 1)
+
+
+@contextmanager
+def _translate_stdout_errors(stream: TextIO) -> Iterator[None]:
     """Turn an `OSError` of a write to stdout, such as a full disk, into `LlmProxyError`.
 
     EPIPE passes: click handles it.
@@ -221,7 +233,7 @@ def _translate_stdout_errors() -> Iterator[None]:
         # At exit, Python would fail to flush stdout once more.
         devnull = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(devnull, _STDOUT_DESCRIPTOR)
+            os.dup2(devnull, stream.fileno())
         finally:
             os.close(devnull)
         raise LlmProxyError(

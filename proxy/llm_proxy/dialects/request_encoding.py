@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Final
@@ -196,6 +196,16 @@ def is_signed_reasoning(reasoning: Reasoning) -> bool:
     """
     is_redacted = bool(reasoning.redacted) and not reasoning.text
     return not reasoning.metadata and (bool(reasoning.signature) or is_redacted)
+
+
+def with_content(
+    dialect: str, messages: Sequence[RequestMessage], encoded: Iterable[Document]
+) -> list[Document]:
+    """The encoded messages.  Raises `NotRepresentable` if all of them have been left out."""
+    kept = [*encoded]
+    if messages and not kept:
+        raise refusal(dialect, "a conversation without content")
+    return kept
 
 
 def encode_options(dialect: str, conversation: Conversation, names: OptionNames) -> Document:

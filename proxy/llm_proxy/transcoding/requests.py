@@ -255,7 +255,7 @@ def _roles(conversation: Conversation) -> set[str]:
         for part in message.parts
         if not (isinstance(part, Reasoning) or request_encoding.is_blank_part(part))
     }
-    return roles | {"system"} if conversation.system else roles
+    return roles | {"system"} if conversation.system.strip() else roles
 
 
 def _order(conversation: Conversation) -> list[type[Part]]:

@@ -155,7 +155,9 @@ def encode_request(conversation: Conversation, *, stream: bool) -> Request:
     body: Document = {
         "model": conversation.model,
         "max_tokens": _DEFAULT_MAX_TOKENS,
-        "messages": [*filter(_has_content, map(_encode_message, messages))],
+        "messages": request_encoding.with_content(
+            _DIALECT, messages, filter(_has_content, map(_encode_message, messages))
+        ),
     }
     if system.strip():
         body["system"] = system

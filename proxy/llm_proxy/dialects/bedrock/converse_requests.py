@@ -211,7 +211,9 @@ def encode_request(
     if not conversation.model:
         raise request_encoding.refusal(_DIALECT, "a request without a model")
     system, messages = request_encoding.split_system_messages(_DIALECT, conversation)
-    body: Document = {"messages": [*_encode_messages(messages)]}
+    body: Document = {
+        "messages": request_encoding.with_content(_DIALECT, messages, _encode_messages(messages))
+    }
     if system.strip():
         body["system"] = [{"text": system}]
     options = request_encoding.encode_options(_DIALECT, conversation, _OPTION_NAMES)
