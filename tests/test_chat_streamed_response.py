@@ -165,6 +165,13 @@ def test_the_server_names_the_wait_by_a_number_or_a_date(value: str, wait_s: flo
     assert attempt.retry_after_s == wait_s
 
 
+@pytest.mark.parametrize("value", ["61", "9" * 20, "9" * 1000])
+def test_a_request_is_not_sent_again_after_a_long_wait(value: str) -> None:
+    attempt = response_of("openai-chat", 429, (("retry-after", value),)).failed_attempt()
+
+    assert not attempt.is_temporary
+
+
 @pytest.mark.parametrize("status", [400, 500])
 def test_a_refusal_of_tools_is_not_retried(status: int) -> None:
     response = response_of("openai-chat", status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -297,8 +298,11 @@ def _retry_after_s(headers: Headers) -> float | None:
     """Seconds until the time that the server names, by a number or a date; None without one."""
     if (wait_ms := retry_after_ms(headers)) is not None:
         return wait_ms / 1000
+    value = header_value(headers, "retry-after") or ""
+    if value.isdecimal():  # more digits than a delay has
+        return math.inf
     try:
-        date = parsedate_to_datetime(header_value(headers, "retry-after") or "")
+        date = parsedate_to_datetime(value)
         date = date if date.tzinfo else date.replace(tzinfo=UTC)  # RFC 9110, 5.6.7
         return max(0.0, (date - datetime.now(UTC)).total_seconds())
     except (ValueError, OverflowError):
