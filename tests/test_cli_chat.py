@@ -384,3 +384,17 @@ async def test_a_response_without_text_fails_with_its_reason(tmp_path: Path) -> 
         "",
         "llm-proxy: error: the response has no text (finish reason: stop)\n",
     )
+
+
+async def test_upstreams_in_the_settings_do_not_bypass_the_proxy(tmp_path: Path) -> None:
+    command = ("--", sys.executable, "-m", "llm_proxy", "chat", PROMPT)
+    settings = tmp_path / "llm-proxy.toml"
+    async with serve_scenarios(tmp_path, scenario_document(text_turn())) as server:
+        settings.write_text(f'upstream = ["openai={server.url}", "custom={NO_SERVER}"]\n')
+        direct = await run_command("chat", PROMPT, folder=tmp_path)
+        recorded = await run_command("record", *command, folder=tmp_path)
+    replayed = await run_command("replay", "--strict", *command, folder=tmp_path)
+
+    assert (direct.exit_code, direct.stdout) == (0, "Hello.\n"), direct.stderr
+    assert recorded.last_error_line == "llm-proxy: recorded 1 exchange, 1 complete"
+    assert (replayed.exit_code, replayed.stdout) == (0, "Hello.\n"), replayed.stderr

@@ -348,12 +348,10 @@ class HttpProvider:
 
         Empty if there is a key, or if the server may need none.
         """
-        builtin_url = providers.upstream_url(self._wire_provider, {})
-        if self.settings.api_key or self.settings.base_url != builtin_url:
-            return ""
-        if not providers.needs_api_key(self._wire_provider, {}):
-            return ""
-        return providers.key_env_vars(self._wire_provider)[0]
+        name, base_url = self._wire_provider, self.settings.base_url
+        configured_urls = {} if base_url == providers.upstream_url(name, {}) else {name: base_url}
+        lacks_key = not self.settings.api_key and providers.needs_api_key(name, configured_urls)
+        return providers.key_env_vars(name)[0] if lacks_key else ""
 
     @property
     def server_label(self) -> str:

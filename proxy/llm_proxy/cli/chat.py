@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,13 @@ from llm_proxy.cli.chat_display import JsonDisplay, TextDisplay
 from llm_proxy.cli.chat_inputs import import_tools, read_prompt, read_script
 from llm_proxy.cli.chat_session import run_session
 from llm_proxy.cli.interruption import run_until_signal
-from llm_proxy.cli.options import PATH_TYPE, IntRangeType, ParsedType, server_options
+from llm_proxy.cli.options import (
+    PATH_TYPE,
+    URL_VARIABLE,
+    IntRangeType,
+    ParsedType,
+    server_options,
+)
 from llm_proxy.cli.output import is_stdout_terminal, reserved_stdout
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
 from llm_proxy.providers import DEFAULT_PROVIDER, PROVIDERS
@@ -163,7 +170,8 @@ def chat(
     """
     if script is not None and (prompt is not None or files):
         raise UsageError("--script: cannot be combined with PROMPT or --file")
-    is_session = prompt is None and script is None and not files and _is_terminal()
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_session = prompt is None and script is None and not files and is_terminal
     if is_session and as_json:
         raise UsageError("--json needs PROMPT, --script, or a prompt on stdin")
     script_prompts = read_script(script) if script else ()
@@ -181,9 +189,7 @@ def chat(
         extra_fields=further,
         **known,
     )
-    upstreams = parse_upstreams(upstream)
-    registry = providers_from_environment(upstreams=upstreams)
-    _check_upstreams(upstreams)
+    registry = providers_from_environment(upstreams=_upstreams(upstream))
     _check_provider(registry, provider)
     escapes = is_stdout_terminal()
     # What tools print is no part of the response.  The line editor of a session needs stdout.
@@ -207,18 +213,22 @@ def chat(
             run_until_signal(prompts.run_prompt(parts))
 
 
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _upstreams(pairs: Sequence[str]) -> dict[str, str]:
+    """The base URLs of `--upstream`.
 
-
-def _check_upstreams(upstreams: Mapping[str, str]) -> None:
-    """Raise `UsageError` for an unknown provider on the command line; settings may name others."""
+    Under a proxy, those of the settings are the proxy's: requests must not bypass it.  Raises
+    `UsageError` for an unknown provider on the command line; settings may name others.
+    """
     source = click.get_current_context().get_parameter_source("upstream")
+    if source is not ParameterSource.COMMANDLINE:
+        return {} if os.environ.get(URL_VARIABLE) else parse_upstreams(pairs)
+    upstreams = parse_upstreams(pairs)
     known = [DEFAULT_PROVIDER, *(provider.name for provider in PROVIDERS)]
-    unknown = [name for name in upstreams if name not in known]
-    if unknown and source is ParameterSource.COMMANDLINE:
-        hint = name_hint(unknown[0], known)
-        raise UsageError(f"--upstream: unknown provider {unknown[0]!r}; {hint}")
+    for name in upstreams:
+        if name not in known:
+            hint = name_hint(name, known)
+            raise UsageError(f"--upstream: unknown provider {name!r}; {hint}")
+    return upstreams
 
 
 def _check_provider(registry: ProviderRegistry, name: str | None) -> None:
