@@ -1,0 +1,22 @@
+"""llm_pytest: tests that a model carries out, with tools that are really executed.
+
+    pytest --llm tests/llm/
+
+A test definition in YAML is rendered into a prompt; a provider lets a model carry out its steps
+with tools, and returns the model's verdict.  With `--llm-proxy`, the responses of the model are
+recorded once and replayed without a key; the tools run each time.
+
+    models                  values: `TestSpec`, `Verdict`
+    definitions             reads and checks test definitions
+    prompt, templates/      the prompt
+    toolset, evidence       the tools of one test, and its calls as evidence
+    tools/                  the families `http_*` and `assert_*`
+    plugin_base, plugins    families that a project adds
+    mcp_server              the tools over MCP
+    providers/              who lets a model carry out a test
+    verdicts                reads verdicts, and checks them against the evidence
+    runner                  `run_llm_test`: one test from definition to verdict
+    pytest_plugin           collects definitions as pytest items
+
+Source: owner's document 003.
+"""

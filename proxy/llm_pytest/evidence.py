@@ -1,0 +1,56 @@
+"""Tool calls as evidence: what was called, in which step, and what its result proves.
+
+An assertion is decided by its own result; assertions with the same label are decided by the last
+of them, so that a model can poll.  With `expect_failure`, an assertion must fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from llm_proxy.turns import Json
+
+
+class ToolCallRecord(Struct, frozen=True):
+    """One call of a tool, and its result."""
+
+    number: int
+    """From 1, in the order of the calls of a test."""
+    tool: str
+    arguments: dict[str, Json]
+    """As the model sent them, without `step`, `label` and `expect_failure`."""
+    result: Json
+    """What the model gets; `{"error": message}` if the call failed."""
+    step: str = ""
+    """What the model gave as the step: its number, `setup` or `teardown`; empty if nothing."""
+    is_error: bool = False
+    """Whether the tool failed, or there is no such tool."""
+    has_passed: bool | None = None
+    """The result of an assertion; None for another tool, and for an assertion that failed to run
+    is False."""
+    label: str = ""
+    expect_failure: bool = False
+    duration_ms: float = 0.0
+
+    @property
+    def is_assertion(self) -> bool:
+        """Whether the call is an assertion."""
+        return self.has_passed is not None
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether it has passed, or has failed as it must."""
+        return self.has_passed is not self.expect_failure
+
+
+def decided_assertions(calls: Iterable[ToolCallRecord]) -> tuple[ToolCallRecord, ...]:
+    """The assertions that count, in order: of those with the same label only the last one."""
+    decided: dict[str | int, ToolCallRecord] = {}
+    for call in calls:
+        if call.is_assertion:
+            key: str | int = call.label or call.number
+            decided.pop(key, None)
+            decided[key] = call
+    return tuple(decided.values())

@@ -1,0 +1,25 @@
+"""The base class of plugins: a family of tools that a project adds for its own tests.
+
+Source: owner's document 003, "Tool Discovery" and "Tool Registration".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LLMPlugin:
+    """A family of tools: every public coroutine method becomes the tool `{name}_{method}`.
+
+    The docstring of a method is the description of its tool, and its annotated parameters are the
+    tool's arguments.  `AssertionError` in a method is a failed assertion, which counts as one of
+    `assert_*`; any other exception is an error that the model gets as the result.
+
+    One instance serves one test.  It is made without arguments.
+    """
+
+    name: ClassVar[str] = ""
+    """The prefix of its tools; by default the name of the file."""
+
+    async def cleanup(self) -> None:
+        """Release what the tools have opened; called once, at the end of the test."""

@@ -1,0 +1,1 @@
+"""The providers that let a model carry out tests, by name."""

@@ -1,0 +1,1 @@
+"""The built-in families of tools: `http_*` and `assert_*`."""
