@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
-from llm_proxy.cli.options import SERVER_OPTIONS
+from llm_proxy.cli.options import SERVER_OPTIONS, source_of_setting
 from llm_proxy.cli.serve import parse_server_options, unknown_variable_warnings
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
+from llm_proxy.matching.presets import TEST_PRESET
 from llm_proxy.session_documents import ReadyDocument, ServerStart
 from llm_proxy.shell.running.embedded import EmbeddedProxy, ParentPipes, run_embedded
 from llm_proxy.shell.running.serving import configure_logging, start_warnings
-from llm_proxy.shell.running.settings import ModeName, Settings
+from llm_proxy.shell.running.settings import ModeName, Settings, looser_settings
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -34,6 +35,9 @@ _WITHOUT_EFFECT: Final = frozenset(
     ("fail-on-unused", "journal", "log-format", "max-age", "port-file", "strict")
 )
 """Options that concern the end of a command, or its output."""
+
+_MARKER_OPTIONS: Final = ("match", "normalise")
+"""Options that a marker can set for one test."""
 
 OptionPairs = Sequence[tuple[str, str]]
 """Command-line options with their values; an option that takes several comes several times."""
@@ -54,12 +58,20 @@ async def run_server(
         own_names = {
             option.name.replace("_", "-") for option in SERVER_OPTIONS if mode in option.commands
         }
-        pairs = [pair for pair in start.options if pair[0] in own_names] + [*options]
-        arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in pairs]
+        run_pairs = [pair for pair in start.options if pair[0] in own_names]
         defaults = dict(start.defaults)
         if mode == "simulate" and _SCENARIOS.is_dir():
             defaults.setdefault("scenarios", str(_SCENARIOS))
-        mode_name, settings = parse_server_options(mode, arguments, defaults, respond)
+
+        def parse_pairs(pairs: OptionPairs) -> tuple[ModeName, Settings]:
+            arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in pairs]
+            return parse_server_options(mode, arguments, defaults, respond)
+
+        mode_name, settings = parse_pairs([*run_pairs, *options])
+        if ("normalise", TEST_PRESET) in options:
+            # Rules of a session replace those of the environment and the settings file.
+            _refuse_looser_settings(*parse_pairs(run_pairs), start.options)
+            _refuse_looser_settings(mode_name, settings, start.options, options)
         return mode_name, replace(settings, record_command=start.record_command)
 
     names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}
@@ -74,6 +86,25 @@ async def run_server(
     ):
         log.warning("%s", warning)
     return await run_embedded(mode, settings, parse, serve)
+
+
+def _refuse_looser_settings(
+    mode: ModeName, settings: Settings, run_options: OptionPairs, session_options: OptionPairs = ()
+) -> None:
+    """Raise `UsageError` for a setting that could hide a failure from a test that a model runs."""
+    for name, value in looser_settings(mode, settings):
+        if any(name == option for option, _ in session_options):
+            place = "the session of the test"
+        elif any(name == option for option, _ in run_options):
+            place = "the options of the run"
+        else:
+            place = source_of_setting(name)
+        alternative = ", or set it by the marker llm_proxy of other tests"
+        raise UsageError(
+            f"{place}: {name} = {value} is not allowed for a test that a model runs, because a "
+            "replay could pass although the tested program has changed; remove the setting"
+            + (alternative if name in _MARKER_OPTIONS else "")
+        )
 
 
 def main() -> None:

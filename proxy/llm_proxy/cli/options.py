@@ -26,6 +26,7 @@ from llm_proxy.providers import DEFAULT_PROVIDER
 from llm_proxy.redaction import parse_redaction_rules
 from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.running.settings import (
+    CONFIG_FILE_NAME,
     Settings,
     check_journal_path,
     checked_http_url,
@@ -420,6 +421,15 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
         for name in sorted(environ)
         if name.startswith(_VARIABLE_PREFIX) and name not in names
     }
+
+
+def source_of_setting(option: str) -> str:
+    """Where an option that is on no command line is set: the variable, or the settings file."""
+    variable = f"{_VARIABLE_PREFIX}{option.replace('-', '_').upper()}"
+    if os.environ.get(variable):
+        return variable
+    config = os.environ.get(_CONFIG_VARIABLE) or find_config(Path.cwd())
+    return CONFIG_FILE_NAME if config is None else str(config)
 
 
 def server_options(command: str) -> Callable[[F], F]:

@@ -109,6 +109,13 @@ class Dialect(ABC):
     excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
     change here requires a new version of the normaliser `call-ids`.
     """
+    tool_result_json_paths: tuple[str, ...] = ()
+    """JSONPaths of the results of the client's tools in the request body.
+
+    Syntax as in `volatile_json_paths`; `[role=tool]` selects the items of a list that have this
+    value, which may contain the wildcard `*`.  A change here requires a new version of the presets
+    `codex` and `llm-pytest`.
+    """
     prompt_fields = frozenset(
         """
         chat_history contents documents input inputText inputs instances instructions message

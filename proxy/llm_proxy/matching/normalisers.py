@@ -73,12 +73,12 @@ def map_texts(value: Json, change: Callable[[str], str]) -> Json:
     Members of objects are visited in the order of their names, whatever their order was.  Names of
     members stay.
     """
-    return _map_values(value, _text_change(change), "")
+    return map_values(value, text_change(change), "")
 
 
 def map_body_texts(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
     """The document with every text of its body mapped, in the order of `map_texts`."""
-    return map_body_values(document, _text_change(change))
+    return map_body_values(document, text_change(change))
 
 
 def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
@@ -87,7 +87,7 @@ def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
     match document.body_kind, body:
         case "json", dict():
             body = {
-                name: item if name == _MODEL_FIELD else _map_values(item, change, name)
+                name: item if name == _MODEL_FIELD else map_values(item, change, name)
                 for name, item in sorted(body.items())
             }
         case "form", list():
@@ -95,7 +95,7 @@ def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
         case "text", str() if _SURROGATE.search(body):
             pass  # binary
         case _:
-            body = _map_values(body, change, "")
+            body = map_values(body, change, "")
     return replace(document, body=body)
 
 
@@ -127,7 +127,8 @@ def _has_all_character_kinds(run: str) -> bool:
     return all(re.search(kind, run) for kind in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
-def _text_change(change: Callable[[str], str]) -> ChangeValue:
+def text_change(change: Callable[[str], str]) -> ChangeValue:
+    """A change of texts; other values stay."""
     return lambda value, _: change(value) if isinstance(value, str) else value
 
 
@@ -137,12 +138,13 @@ def _map_form_field(field: Json, change: ChangeValue) -> Json:
     return field | {part: change(field[part], name) for part in _FORM_TEXT_FIELDS if part in field}
 
 
-def _map_values(value: Json, change: ChangeValue, name: str) -> Json:
+def map_values(value: Json, change: ChangeValue, name: str) -> Json:
+    """A JSON value, which is that of a member `name`, with every scalar value in it mapped."""
     match value:
         case list():
-            return [_map_values(item, change, name) for item in value]
+            return [map_values(item, change, name) for item in value]
         case dict():
-            return {text: _map_values(value[text], change, text) for text in sorted(value)}
+            return {text: map_values(value[text], change, text) for text in sorted(value)}
         case str() if is_large_base64(value):
             return value
         case _:
@@ -281,8 +283,8 @@ _END_EPOCH_S: Final = 2_398_377_600
 _UNITS_PER_SECOND: Final = (1, 1_000, 1_000_000, 1_000_000_000)
 
 
-def _mask_time(value: Json, name: str) -> Json:
-    """Mask the times in a text; a number only if its member has the name of a time."""
+def mask_time(value: Json, name: str) -> Json:
+    """A value with its dates and times masked; a number only if `name` is that of a time."""
     match value:
         case str() if not _EPOCH_NUMBER.fullmatch(value):
             return _mask_text(value)
@@ -315,14 +317,19 @@ def _is_named_epoch_time(name: str, number: float) -> bool:
 
     Its name must be that of a time: `created_at`, `expiresAt`, `ts`.
     """
-    if not any(_MIN_EPOCH_S * unit <= number < _END_EPOCH_S * unit for unit in _UNITS_PER_SECOND):
+    if not any(is_current_time(number, unit) for unit in _UNITS_PER_SECOND):
         return False
     words = [word.lower() for word in _NAME_WORD.findall(name)]
     return bool(words) and (words[-1] == "at" or not _TIME_WORDS.isdisjoint(words))
 
 
+def is_current_time(number: float, units_per_second: int = 1) -> bool:
+    """Whether a number is a time from 2015 to 2045, in some unit since 1970."""
+    return _MIN_EPOCH_S * units_per_second <= number < _END_EPOCH_S * units_per_second
+
+
 TIMESTAMPS: Final = _normaliser(
-    "timestamps", 1, lambda document: NormalizedDocument(map_body_values(document, _mask_time))
+    "timestamps", 1, lambda document: NormalizedDocument(map_body_values(document, mask_time))
 )
 """Replaces dates and times by one placeholder.
 

@@ -12,8 +12,22 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching.keys import KeyDocument, NormaliserRule, NormalizedDocument, RuleSet
-from llm_proxy.matching.normalisers import CALL_IDS, PATHS, UUIDS, map_body_texts, map_texts
+from llm_proxy.matching.normalisers import (
+    CALL_IDS,
+    PATHS,
+    UUIDS,
+    map_body_texts,
+    text_change,
+)
+from llm_proxy.matching.tool_results import (
+    RESULT_TIMES_RULE,
+    RUN_VALUES_RULE,
+    map_tool_results,
+)
 from llm_proxy.turns import Json
+
+TEST_PRESET: Final = "llm-pytest"
+"""The preset of tests that a model runs."""
 
 _MONTH: Final = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
@@ -38,8 +52,13 @@ _ANNOUNCED: Final = (
 )
 _ENDED: Final = r"(?![0-9]|[.:][0-9])"
 """Not followed by more digits: that would be a version, an address or a decimal number."""
-_HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
-"""The members of a body that hold messages and tool results."""
+_ENVIRONMENT: Final = re.compile(
+    r"(# Environment\nYou have been invoked in the following environment:[ ]{0,2}\n)"
+    r"(?:[ \t]{0,8}- [^\n]*(?:\n|\Z))+"
+)
+"""Claude Code's list of what it knows about the machine and the working folder."""
+_BILLING_HEADER: Final = "x-anthropic-billing-header:"
+"""Begins a block of Claude Code's system prompt."""
 
 
 def _preset(name: str, version: int, *client_rules: NormaliserRule) -> NormaliserRule:
@@ -48,16 +67,20 @@ def _preset(name: str, version: int, *client_rules: NormaliserRule) -> Normalise
     `client_rules` are for values that only this client sends.  `version` is incremented whenever
     the preset normalises a document differently than before.
     """
-    rules = RuleSet(
-        (
-            CURRENT_DATE_RULE,
-            *client_rules,
-            PATHS.make_rule(),
-            CALL_IDS.make_rule(),
-            UUIDS.make_rule(),
-        )
+    return _combined(
+        name,
+        version,
+        CURRENT_DATE_RULE,
+        *client_rules,
+        PATHS.make_rule(),
+        CALL_IDS.make_rule(),
+        UUIDS.make_rule(),
     )
-    return NormaliserRule(name, version, rules.normalize_document, preset_rules=rules.rules)
+
+
+def _combined(name: str, version: int, *rules: NormaliserRule) -> NormaliserRule:
+    normalize_document = RuleSet(rules).normalize_document
+    return NormaliserRule(name, version, normalize_document, preset_rules=rules)
 
 
 def _announced_value_rule(
@@ -81,30 +104,29 @@ def _announced_value_rule(
     )
 
 
-def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
-    """The document with the texts of tool results in the history of OpenAI's dialects mapped."""
-    if document.body_kind != "json" or not isinstance(document.body, dict):
-        return document
-    body = {
-        name: [_map_tool_result(item, change) for item in value]
-        if name in _HISTORY_MEMBERS and isinstance(value, list)
-        else value
-        for name, value in document.body.items()
-    }
-    return replace(document, body=body)
+def _map_result_texts(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
+    """The document with the texts of tool results mapped."""
+    return map_tool_results(document, text_change(change))
 
 
-def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
-    """An item of a history, with its texts mapped if it is a tool result."""
-    if not isinstance(item, dict):
-        return item
-    match item:
-        case {"type": str(kind), "output": output} if kind.endswith("call_output"):
-            return {**item, "output": map_texts(output, change)}
-        case {"role": "tool", "content": content}:
-            return {**item, "content": map_texts(content, change)}
-        case _:
-            return item
+def _leave_out_client(document: KeyDocument) -> NormalizedDocument:
+    """The document without what Claude Code says about itself: no metadata, no beta features."""
+    headers = tuple(header for header in document.headers if header[0] != "anthropic-beta")
+    body = document.body
+    if document.body_kind == "json" and isinstance(body, dict):
+        body = {name: value for name, value in body.items() if name != "metadata"}
+        if isinstance(system := body.get("system"), list):
+            body["system"] = [block for block in system if not _is_billing_header(block)]
+    document = replace(document, headers=headers, body=body)
+    return NormalizedDocument(
+        map_body_texts(
+            document, lambda text: _ENVIRONMENT.sub(lambda found: f"{found[1]}<environment>", text)
+        )
+    )
+
+
+def _is_billing_header(block: Json) -> bool:
+    return isinstance(block, dict) and str(block.get("text")).startswith(_BILLING_HEADER)
 
 
 CURRENT_DATE_RULE: Final = _announced_value_rule("today", rf"({_ANNOUNCED}){_NOW}{_ENDED}")
@@ -134,18 +156,30 @@ _ALL_PRESETS: Final = (
         2,
         _announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
         _announced_value_rule(
-            "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_tool_results
+            "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_result_texts
         ),
         _announced_value_rule(
             "duration",
             rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds",
-            map_document=_map_tool_results,
+            map_document=_map_result_texts,
         ),
     ),
     # These generate ids of messages and calls, and apps send the date.
     _preset("langchain", 2),
     _preset("pydantic-ai", 2),
     _preset("ai-sdk", 2),
+    # Tests that a model runs: what differs in each run of its tools, and in Claude Code itself.
+    # Claude Code's list of the machine is left out last: it announces the working folder.
+    _combined(
+        TEST_PRESET,
+        1,
+        CURRENT_DATE_RULE,
+        PATHS.make_rule(),
+        CALL_IDS.make_rule(),
+        RUN_VALUES_RULE,
+        RESULT_TIMES_RULE,
+        NormaliserRule("client", 1, _leave_out_client),
+    ),
 )
 PRESETS: Final[Mapping[str, NormaliserRule]] = {preset.name: preset for preset in _ALL_PRESETS}
 """All presets by name."""

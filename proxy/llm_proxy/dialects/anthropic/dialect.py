@@ -99,6 +99,7 @@ class Anthropic(Dialect):
         "$.messages[*].content[*].id",
         "$.messages[*].content[*].tool_use_id",
     )
+    tool_result_json_paths = ("$.messages[*].content[type=tool_result].content",)
     token_counting = TokenCounting(cache_is_input=False)
     overloaded_status = 529
     metadata_names = MetadataNames(("anthropic",), "anthropic")

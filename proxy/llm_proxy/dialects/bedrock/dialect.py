@@ -57,6 +57,12 @@ class Bedrock(Dialect):
         "$.messages[*].tool_call_id",
     )
     """Those of Converse, of Claude's own format, and of the chat format."""
+    tool_result_json_paths = (
+        "$.messages[*].content[*].toolResult.content",
+        "$.messages[*].content[type=tool_result].content",
+        "$.messages[role=tool].content",
+    )
+    """In the same formats."""
     token_counting = TokenCounting(cache_is_input=False)
     metadata_names = MetadataNames(("bedrock", "amazon", "anthropic"), "anthropic")
     counted_texts = frozenset((("contentBlockIndex", "text"),))

@@ -127,6 +127,12 @@ class Cohere(Dialect):
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
+    tool_result_json_paths = (
+        "$.messages[role=tool].content",
+        "$.tool_results[*].outputs",
+        "$.chat_history[*].tool_results[*].outputs",
+    )
+    """In both versions."""
     errors = _ERRORS
     metadata_names = MetadataNames(("cohere",), "openai")
 

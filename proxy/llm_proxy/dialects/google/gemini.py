@@ -80,6 +80,10 @@ class Gemini(GoogleDialect):
         "$.contents[*].parts[*].function_call.id",
         "$.contents[*].parts[*].function_response.id",
     )
+    tool_result_json_paths = (
+        "$.contents[*].parts[*].functionResponse.response",
+        "$.contents[*].parts[*].function_response.response",
+    )
 
     def matches(self, request: Request) -> bool:
         """Operations on a model; the list of models where the request cannot be OpenAI's.

@@ -115,6 +115,10 @@ class GeminiInteractions(GoogleDialect):
         "$.input[*].content[*].id",
         "$.input[*].content[*].call_id",
     )
+    tool_result_json_paths = (
+        "$.input[type=function_result].result",
+        "$.input[*].content[type=function_result].result",
+    )
 
     def matches(self, request: Request) -> bool:
         """Interactions, on Google's own API and on Vertex AI."""

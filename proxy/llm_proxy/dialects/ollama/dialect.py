@@ -36,6 +36,7 @@ class Ollama(Dialect):
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
+    tool_result_json_paths = ("$.messages[role=tool].content",)
     errors = chat.ERRORS
     metadata_names = MetadataNames(("ollama",), "openai")
 

@@ -37,6 +37,10 @@ class OpenAIChat(ChoicesDialect):
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
+    tool_result_json_paths = (
+        "$.messages[role=tool].content",
+        "$.messages[role=function].content",
+    )
     path = "/chat/completions"
     prompt_field = ("messages", [])
     object_types = ("chat.completion", "chat.completion.chunk")

@@ -252,6 +252,7 @@ class OpenAIResponses(family.OpenAIDialect):
     name = "openai-responses"
     volatile_json_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     id_json_paths = ("$.input[*].call_id", "$.input[*].approval_request_id")
+    tool_result_json_paths = ("$.input[type=*call_output].output",)
     metadata_names = MetadataNames(("openai", "azure"), "openai", redacted_name="encrypted_content")
     provider_variants = tuple(VARIANT_BY_PROVIDER)
 

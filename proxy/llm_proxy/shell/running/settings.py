@@ -19,6 +19,7 @@ from llm_proxy.errors import UsageError, name_hint, printable_excerpt
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.matching.looser_rules import looser_rules
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.shell.library.library import walk_cassettes
 from llm_proxy.take_numbers import AfterLast, Again, OnMiss
@@ -136,6 +137,22 @@ class Settings:
     def simulates(self, mode: str) -> bool:
         """Whether scenarios can answer requests in this mode, with these settings."""
         return mode == "simulate" or (mode in {"replay", "auto"} and self.on_miss == "scenario")
+
+
+def looser_settings(mode: str, settings: Settings) -> Iterator[tuple[str, str]]:
+    """The settings with which a replay could hide a failure from a test that a model runs.
+
+    Each is the name of an option and its value; none in `simulate`, which replays nothing.
+    """
+    if mode == "simulate":
+        return
+    yield from looser_rules(settings.match_rules)
+    if settings.nearest is not None:  # the response to another request
+        yield "match", f"nearest:{settings.nearest:g}"
+    if settings.simulates(mode):  # a scripted verdict
+        yield "on-miss", "scenario"
+    if settings.allow_partial:  # a response that may lack calls and failures
+        yield "allow-partial", "true"
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
