@@ -33,6 +33,7 @@ CLIENTS: Final = {
     "langchain": "LangChain",
     "pydantic-ai": "Pydantic AI",
     "ai-sdk": "Vercel's AI SDK",
+    "llm-pytest": "tests that a model runs",
 }
 """The clients of the presets, as the page names them."""
 

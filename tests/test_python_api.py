@@ -23,6 +23,7 @@ from cli_process import environment
 from llm_proxy import LLMProxy
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.python_api.proxy import Mode
+from llm_proxy.session_documents import SessionStart
 from plugin_project import numbering_provider
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
@@ -293,6 +294,78 @@ START_ERRORS: Final[dict[str, tuple[dict[str, Any], str]]] = {
 def test_a_proxy_that_cannot_start_raises_an_error(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(LlmProxyError, match=re.escape(message)):
         LLMProxy(**arguments).start()
+
+
+TEST_SESSION: Final = SessionStart(options=(("normalise", "llm-pytest"),))
+"""The session of a test that a model runs."""
+LOOSER_SETTINGS: Final[dict[str, tuple[str, dict[str, str], str]]] = {
+    "a rule of the settings file": (
+        'normalise = ["ignore=$.messages"]', {},
+        "llm-proxy.toml: normalise = ignore=$.messages is not allowed",
+    ),
+    "a rule of the environment": (
+        "", {"LLM_PROXY_NORMALISE": "uuids timestamps"},
+        "LLM_PROXY_NORMALISE: normalise = timestamps is not allowed",
+    ),
+    "approximate matching": (
+        'match = "nearest:0.9"', {}, "llm-proxy.toml: match = nearest:0.9 is not allowed",
+    ),
+    "responses of scenarios": (
+        'on-miss = "scenario"', {}, "llm-proxy.toml: on-miss = scenario is not allowed",
+    ),
+    "incomplete recordings": (
+        "allow-partial = true", {}, "llm-proxy.toml: allow-partial = true is not allowed",
+    ),
+    "redaction of a value": (
+        'redact = ["regex=[0-9]+"]', {},
+        "llm-proxy.toml: redact = regex=[0-9]+ is not allowed",
+    ),
+}  # fmt: skip
+
+
+@each_row("config, environ, message", LOOSER_SETTINGS.values(), ids=LOOSER_SETTINGS)
+def test_looser_settings_are_refused_for_a_test_that_a_model_runs(
+    tmp_path: Path, config: str, environ: dict[str, str], message: str
+) -> None:
+    (tmp_path / "llm-proxy.toml").write_text(config)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        with (
+            in_thread() as proxy,
+            pytest.raises(LlmProxyError, match=re.escape(message)),
+        ):
+            proxy.start_session("test", TEST_SESSION)
+
+
+@each_row(
+    "place, options, session_options",
+    [
+        ("the options of this run", {"normalise": "timestamps"}, ()),
+        ("the session of this test", {}, (("normalise", "timestamps"),)),
+    ],
+)
+def test_the_place_of_a_looser_rule_is_named(
+    place: str, options: dict[str, str], session_options: tuple[tuple[str, str], ...]
+) -> None:
+    start = SessionStart(options=(*TEST_SESSION.options, *session_options))
+
+    with in_thread(options=options) as proxy, pytest.raises(LlmProxyError, match=f"^{place}: "):
+        proxy.start_session("test", start)
+
+
+def test_other_settings_are_allowed_for_a_test_that_a_model_runs(tmp_path: Path) -> None:
+    config = (
+        'normalise = ["claude-code", "uuids", "ignore=$.metadata"]\nredact = ["email"]\n'
+        'after-last = "cycle"\ncollapse-retries = true'
+    )
+    (tmp_path / "llm-proxy.toml").write_text(config)
+
+    with in_thread() as proxy:
+        proxy.start_session("test", TEST_SESSION)
+        report = proxy.end_session("test", keep_recordings=False)
+
+    assert report.requests == 0
 
 
 def test_the_child_process_ends_with_its_parent(tmp_path: Path) -> None:

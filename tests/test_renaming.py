@@ -149,6 +149,15 @@ def test_a_short_value_is_one_only_as_an_id() -> None:
     )  # fmt: skip
 
 
+def test_a_shorter_value_is_replaced_at_the_end_of_a_text() -> None:
+    values = ValueReplacements({"call_00000001": "mine", "call_0000000000000002": "yours"})
+    body = b'{"content":"from call_00000001"}'
+
+    renamed, _ = replace_recorded_values(make_cassette(body, codec="whole"), values)
+
+    assert renamed.response_body == b'{"content":"from mine"}'
+
+
 def test_values_can_be_swapped() -> None:
     body = sse([{"id": "call_00000001"}, {"id": "call_00000002"}])
 

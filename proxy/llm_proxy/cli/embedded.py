@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ import msgspec
 from llm_proxy.cli.options import SERVER_OPTIONS, source_of_setting
 from llm_proxy.cli.serve import parse_server_options, unknown_variable_warnings
 from llm_proxy.errors import LlmProxyError, UsageError, name_hint
+from llm_proxy.matching.looser_rules import looser_rules
 from llm_proxy.matching.presets import TEST_PRESET
 from llm_proxy.session_documents import ReadyDocument, ServerStart
 from llm_proxy.shell.running.embedded import EmbeddedProxy, ParentPipes, run_embedded
@@ -69,9 +70,11 @@ async def run_server(
 
         mode_name, settings = parse_pairs([*run_pairs, *options])
         if ("normalise", TEST_PRESET) in options:
-            # Rules of a session replace those of the environment and the settings file.
-            _refuse_looser_settings(*parse_pairs(run_pairs), start.options)
-            _refuse_looser_settings(mode_name, settings, start.options, options)
+            _refuse_looser(looser_settings(mode_name, settings), start.options, options)
+            # A session's rules replace those of the environment and the settings file, which are
+            # refused nevertheless: whoever has set them expects that they apply.
+            _, run_settings = parse_pairs(run_pairs)
+            _refuse_looser(looser_rules(run_settings.match_rules), start.options)
         return mode_name, replace(settings, record_command=start.record_command)
 
     names = {option.name.replace("_", "-") for option in SERVER_OPTIONS}
@@ -88,15 +91,15 @@ async def run_server(
     return await run_embedded(mode, settings, parse, serve)
 
 
-def _refuse_looser_settings(
-    mode: ModeName, settings: Settings, run_options: OptionPairs, session_options: OptionPairs = ()
+def _refuse_looser(
+    looser: Iterable[tuple[str, str]], run_options: OptionPairs, session_options: OptionPairs = ()
 ) -> None:
-    """Raise `UsageError` for a setting that could hide a failure from a test that a model runs."""
-    for name, value in looser_settings(mode, settings):
-        if any(name == option for option, _ in session_options):
-            place = "the session of the test"
-        elif any(name == option for option, _ in run_options):
-            place = "the options of the run"
+    """Raise `UsageError` if a setting could hide a failure from a test that a model runs."""
+    for name, value in looser:
+        if (name, value) in session_options:
+            place = "the session of this test"
+        elif (name, value) in run_options:
+            place = "the options of this run"
         else:
             place = source_of_setting(name)
         alternative = ", or set it by the marker llm_proxy of other tests"

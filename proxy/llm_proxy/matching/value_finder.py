@@ -91,7 +91,7 @@ class ValueFinder:
             for size in self._word_lengths:
                 value = text[begin : begin + size]
                 if value in self._words and _ends_at_boundary(value, text, begin + len(value)):
-                    yield begin, -size
+                    yield begin, -len(value)  # shorter than `size` at the end of the text
                     break
 
     def _find_other_values(self, text: str) -> Iterator[tuple[int, int]]:
