@@ -58,7 +58,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("regex=(a", "regex=(a is not a valid RE2 pattern: missing ): (a"),
         ("regex=(?=a)", "regex=(?=a) is not a valid RE2 pattern: invalid perl operator: (?="),
         (r"regex=(a)\1", r"regex=(a)\1 is not a valid RE2 pattern: invalid escape sequence: \1"),
-        (r"regex=\C", r"regex=\C: \C can match part of a multi-byte character; use . or a char"),
+        (r"regex=\C", r"regex=\C contains \C, which can match part of a multi-byte character; u"),
         ("regex=(a?){500}a{500}", "is too large; reduce the repetition counts in {…}"),
         ("regex=" + "a" * 5000, "is too long; the maximum is 900 characters"),
         ("regex=a\tb", "is not a valid rule: use at most 1000 characters, and no line"),

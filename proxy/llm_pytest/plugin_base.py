@@ -8,12 +8,21 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+class ToolError(Exception):
+    """A tool that cannot do what the model has requested; the model gets the message only.
+
+    Write the same message for the same problem in every run: it is part of the next request, which
+    a replay compares with the recorded one.
+    """
+
+
 class LLMPlugin:
     """A family of tools: every public coroutine method becomes the tool `{name}_{method}`.
 
     The docstring of a method is the description of its tool, and its annotated parameters are the
     tool's arguments.  `AssertionError` in a method is a failed assertion, which counts as one of
-    `assert_*`; any other exception is an error that the model gets as the result.
+    `assert_*`.  Any other exception is an error that the model gets as the result: the message of
+    a `ToolError`, or the type and the message of another one.
 
     One instance serves one test.  It is made without arguments.
     """

@@ -20,7 +20,7 @@ from llm_chat.errors import error_text
 from llm_chat.tools import Tool
 from llm_proxy.turns import Json
 from llm_pytest.evidence import ToolCallRecord
-from llm_pytest.plugin_base import LLMPlugin
+from llm_pytest.plugin_base import LLMPlugin, ToolError
 
 DEFAULT_TOOL_LIMIT_S: Final = 60.0
 _CANCEL_GRACE_S: Final = 0.5
@@ -188,5 +188,7 @@ def _family_tools(family: LLMPlugin) -> dict[str, _FamilyTool]:
 
 
 def _failure_text(error: BaseException) -> str:
-    """The type and message of an exception of a plugin."""
+    """The message of an exception of a plugin, with its type unless it is a `ToolError`."""
+    if isinstance(error, ToolError):
+        return error_text(error)
     return f"{type(error).__name__}: {error_text(error)}"
