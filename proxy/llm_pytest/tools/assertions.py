@@ -274,10 +274,10 @@ class AssertTools(LLMPlugin):
             problem = "there is such a value" if is_there else ""
             return _result(problem, actual=found.value if is_there else UNSET, **place)
         if (not found.has_nodes and expected is UNSET) or found.value is UNSET:
-            hint = (
-                "; path starts at the JSON body, without json" if path.startswith("$.json") else ""
-            )
-            return _result(f"no value at the path{hint}", expected=expected, **place)
+            problem = "no value at the path"
+            if path.startswith("$.json"):
+                problem += "; it starts at the JSON body, without json"
+            return _result(problem, expected=expected, **place)
         problem = "" if expected is UNSET else _equality_problem(found.value, expected)
         return _result(problem, actual=found.value, expected=expected, **place)
 

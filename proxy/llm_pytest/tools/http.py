@@ -94,7 +94,7 @@ class _Request:
         if not target.has_origin_of(self.target):
             dropped |= _ORIGIN_HEADERS
         method, body = self.method, self.body
-        if status == 303 or (status in {301, 302} and method == "POST"):  # See Other
+        if status == 303 or (status in {301, 302} and method == "POST"):
             method, body = "GET", None
             dropped |= _BODY_HEADERS
         kept = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
@@ -239,7 +239,7 @@ class HttpTools(LLMPlugin):
     async def _receive(self, request: _Request, follow_redirects: bool) -> _Received | _Redirect:
         """The response of one request, without the body of a redirect that is followed."""
         target = request.target
-        url = URL(target.url)
+        url = URL(target.url, encoded=True)  # sent as it is: `%2F` is not `/`
         if (url.host, url.port) != (target.host, target.port):
             raise ToolError(f"{target.url} is not a valid URL; use http://HOST:PORT/PATH")
         try:
@@ -333,11 +333,9 @@ def _failure_text(error: aiohttp.ClientError, target: Target) -> str:
         case aiohttp.ClientConnectorError():
             return f"connection refused by {target.place}"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
-            return f"{target.place} closed the connection before the end of the response"
-        case aiohttp.ClientPayloadError():
-            return f"the response of {target.place} is incomplete or has an invalid encoding"
+            return f"{target.place} closed the connection before the response"
         case _:
-            return f"{target.place} sent an invalid HTTP response"
+            return f"{target.place} sent an incomplete or invalid HTTP response"
 
 
 def _new_request(

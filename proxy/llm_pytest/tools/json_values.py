@@ -22,7 +22,7 @@ def parse_json(body: bytes) -> tuple[Json] | None:
     """
     try:
         value: Json = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return None if _is_too_deep(value) else (value,)
 

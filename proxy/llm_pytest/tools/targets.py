@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from llm_proxy.errors import printable_excerpt
 from llm_pytest.plugin_base import ToolError
@@ -28,6 +29,7 @@ _URL: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ALLOWED_HOST: Final = re.compile(rf"(?P<wildcard>\*\.)?{_HOST}{_PORT}", re.IGNORECASE | re.ASCII)
+_ASCII: Final = "".join(map(chr, range(128)))
 _MAX_SHOWN_CHARS: Final = 200
 
 
@@ -40,7 +42,7 @@ class Target:
     """In lower case; an IPv6 address without brackets, in its shortest spelling."""
     port: int
     rest: str
-    """Path and query; begins with `/`."""
+    """Path and query in ASCII; begins with `/`."""
 
     @property
     def place(self) -> str:
@@ -74,9 +76,9 @@ def parse_target(url: str) -> Target:
     if scheme not in _DEFAULT_PORTS:
         raise ToolError(f"{shown}: the scheme {scheme} is not supported; use http or https")
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
-    if not 0 < port <= 65535:  # the largest port
+    if not 0 < port <= 65535:
         raise ToolError(f"{shown}: {port} is not a port number from 1 to 65535")
-    rest = match["rest"] or "/"
+    rest = quote(match["rest"] or "/", safe=_ASCII)
     return Target(scheme, host, port, rest if rest.startswith("/") else f"/{rest}")
 
 
@@ -130,9 +132,8 @@ def _canonical_host(host: str) -> str | None:
     except ValueError:
         return None
     is_mapped = getattr(address, "ipv4_mapped", None) is not None
-    return (
-        None if is_mapped or host.startswith("[") != (address.version == 6) else str(address)
-    )  # IPv6
+    has_right_brackets = host.startswith("[") == (address.version == 6)
+    return str(address) if has_right_brackets and not is_mapped else None
 
 
 def _is_loopback(host: str) -> bool:
