@@ -14,7 +14,7 @@ import click
 from llm_proxy.cli import cli
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
-_HELP_BLOCK: Final = re.compile(r"(?ms)^### ([a-z ]+)\n\n```text\n.*?^```$")
+_HELP_BLOCK: Final = re.compile(r"(?ms)^### ([a-z -]+)\n\n```text\n.*?^```$")
 
 
 def find_command(name: str) -> click.Command:

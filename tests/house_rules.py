@@ -22,7 +22,13 @@ from llm_proxy.providers import PROVIDERS
 PACKAGE: Final = "llm_proxy"
 RUNTIME_PACKAGE: Final = "llm_chat"
 """The conversation runtime, which stands on `llm_proxy`."""
-_MAY_IMPORT_RUNTIME: Final = (RUNTIME_PACKAGE, f"{PACKAGE}.cli")
+TESTS_PACKAGE: Final = "llm_pytest"
+"""Tests that a model carries out, which stand on the conversation runtime."""
+_MAY_IMPORT: Final = {
+    RUNTIME_PACKAGE: (RUNTIME_PACKAGE, TESTS_PACKAGE, f"{PACKAGE}.cli"),
+    TESTS_PACKAGE: (TESTS_PACKAGE, f"{PACKAGE}.cli"),
+}
+"""The modules, by the beginning of their names, that may import a package beside `llm_proxy`."""
 
 _MODEL_MODULES: Final = frozenset(
     ("actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
@@ -30,7 +36,9 @@ _MODEL_MODULES: Final = frozenset(
 _ENTRY_MODULES: Final = frozenset(
     ("", "__main__", "cli", "pytest_plugin", "pytest_sessions", "python_api")
 )
-_LAYERS: Final = ("model", "logic", "modes", "shell", "conversation runtime", "entry points")
+_LAYERS: Final = (
+    "model", "logic", "modes", "shell", "conversation runtime", "LLM tests", "entry points",
+)  # fmt: skip
 
 _IMPURE_MODULES: Final = frozenset(
     """
@@ -74,13 +82,16 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{RUNTIME_PACKAGE}.errors:error_text",
         f"{RUNTIME_PACKAGE}.provider:provider_events",
         f"{RUNTIME_PACKAGE}.tools:_run_in_thread.work",
+        f"{TESTS_PACKAGE}.plugins:_plugins_of",
+        f"{TESTS_PACKAGE}.toolset:ToolSet.aclose",
+        f"{TESTS_PACKAGE}.toolset:ToolSet.call",
     )
 )
 """The functions that may catch every exception.  The outermost frames of a task or a callback:
-a failure there is a bug of ours, and is reported as one.  Where an operator's own code is loaded
-and run, which can raise anything: that is reported as its failure.  And the one call into botocore
-that runs an operator's programs and reads any file and service: its exceptions are not documented,
-and each means that there are no credentials."""
+a failure there is a bug of ours, and is reported as one.  Where an operator's own code, or a plugin
+of a project, is loaded and run, which can raise anything: that is reported as its failure.  And the
+one call into botocore that runs an operator's programs and reads any file and service: its
+exceptions are not documented, and each means that there are no credentials."""
 
 _PROVIDER_NAME: Final = re.compile(
     "|".join(
@@ -93,6 +104,7 @@ _MAY_NAME_PROVIDERS: Final = (
     f"{RUNTIME_PACKAGE}.local_provider",
     f"{RUNTIME_PACKAGE}.model_limits",
     f"{RUNTIME_PACKAGE}.settings",
+    f"{TESTS_PACKAGE}.providers",
     *(
         f"{PACKAGE}.{prefix}"
         for prefix in (
@@ -110,7 +122,7 @@ _MAY_NAME_PROVIDERS: Final = (
 )
 """The modules, by the beginning of their names, that name providers: the dialects, `providers`, and
 tables of headers, of another tool's format, of presets of clients and of paces, of AWS's hosts, and
-those of the conversation runtime."""
+those of the conversation runtime and of LLM tests."""
 
 _ATOMIC_GROUP: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
 """A possessive or atomic group, in the text of a pattern without its character sets."""
@@ -209,11 +221,13 @@ def _modules(sources: Sequence[Source]) -> frozenset[str]:
 def _layer(module: str) -> int:
     if module.startswith(RUNTIME_PACKAGE):
         return 4
+    if module.startswith(TESTS_PACKAGE):
+        return 6 if module == f"{TESTS_PACKAGE}.pytest_plugin" else 5
     name = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
     if name in _MODEL_MODULES:
         return 0
     if name in _ENTRY_MODULES:
-        return 5
+        return 6
     return {"modes": 2, "shell": 3}.get(name, 1)
 
 
@@ -236,12 +250,12 @@ def imports_upward(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def imports_of_runtime(sources: Sequence[Source]) -> Iterator[str]:
-    """Only the command line imports the conversation runtime."""
+    """Only the command line imports the conversation runtime and LLM tests, beside themselves."""
     own_modules = _modules(sources)
     for source in sources:
         for imported in source_imports(source):
-            is_runtime = imported.module(own_modules).startswith(RUNTIME_PACKAGE)
-            if is_runtime and not source.module.startswith(_MAY_IMPORT_RUNTIME):
+            package = imported.module(own_modules).partition(".")[0]
+            if not source.module.startswith(_MAY_IMPORT.get(package, "")):
                 yield source.violation(imported.line, f"import of {imported.name}")
 
 

@@ -34,6 +34,7 @@ def package() -> tuple[Source, ...]:
     return (
         *house_rules.package_sources(PACKAGE),
         *house_rules.package_sources(PACKAGE.parent / house_rules.RUNTIME_PACKAGE),
+        *house_rules.package_sources(PACKAGE.parent / house_rules.TESTS_PACKAGE),
     )
 
 
@@ -55,6 +56,7 @@ def test_all_modules_of_the_package_are_parsed(package: tuple[Source, ...]) -> N
         "llm_proxy.cli",
         "llm_chat",
         "llm_chat.client",
+        "llm_pytest.toolset",
     } <= modules
 
 
@@ -142,6 +144,16 @@ VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         {"pytest_plugin": "import llm_chat.client", "llm_chat.client": ""},
         "pytest_plugin:1: import of llm_chat.client",
     ),
+    "the conversation runtime imports LLM tests": (
+        house_rules.imports_of_runtime,
+        {"llm_chat.client": "import llm_pytest.models", "llm_pytest.models": ""},
+        "llm_chat.client:1: import of llm_pytest.models",
+    ),
+    "LLM tests import an entry point": (
+        house_rules.imports_upward,
+        {"llm_pytest.runner": "import llm_proxy.cli.output", "cli.output": ""},
+        "llm_pytest.runner:1: LLM tests import llm_proxy.cli.output",
+    ),
     "everything caught": (
         house_rules.catch_all_handlers,
         {"shell.pump": "class A:\n  def f(self):\n    try: g()\n    except Exception: pass"},
@@ -181,10 +193,10 @@ VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
 
 
 def parse_sources(texts: dict[str, str]) -> list[Source]:
-    """Parse made-up modules: keyed by the part of the name after `llm_proxy.`, or `llm_chat...`."""
+    """Parse made-up modules: keyed by the name, or by its part after `llm_proxy.`."""
     return [
         parse_source(
-            name if name.startswith("llm_chat") else f"llm_proxy.{name}".rstrip("."), text, name
+            name if name.startswith("llm_") else f"llm_proxy.{name}".rstrip("."), text, name
         )
         for name, text in texts.items()
     ]
@@ -210,6 +222,14 @@ ALLOWED: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
     "the command line imports the conversation runtime": (
         house_rules.imports_of_runtime,
         {"cli.chat": "import llm_chat.client", "llm_chat.client": ""},
+    ),
+    "LLM tests import the conversation runtime, and the command line LLM tests": (
+        house_rules.imports_of_runtime,
+        {
+            "llm_pytest.toolset": "import llm_chat.tools",
+            "llm_chat.tools": "",
+            "cli.llm_test": "import llm_pytest.toolset",
+        },
     ),
     "a circle of types alone": (
         house_rules.import_cycles,

@@ -12,10 +12,10 @@ PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
 CASES = (
     "Every request", "`record`", "A replay", "A miss", "A scenario turn", "A test",
-    "A conversation", "A fault",
+    "A conversation", "An LLM test", "A fault",
 )  # fmt: skip
-RUNTIME_CASE = "A conversation"
-"""The case whose files are in `llm_chat`."""
+PACKAGES = {"A conversation": "llm_chat", "An LLM test": "llm_pytest"}
+"""The packages of cases whose files are not in `llm_proxy`."""
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -25,6 +25,6 @@ def test_the_steps_of_a_case_name_existing_code(title: str) -> None:
 
     assert len(steps) == section.count(".py`") >= 4
     for name, file in steps:
-        package = "llm_chat" if title == RUNTIME_CASE else "llm_proxy"
+        package = PACKAGES.get(title, "llm_proxy")
         source = (ROOT / "proxy" / package / file).read_text("utf-8")
         assert re.search(rf"\b(?:def|class) {name}\b", source), (file, name)

@@ -49,7 +49,10 @@ def test_the_page_shows_the_help_of_every_other_command_as_it_is() -> None:
     assert cli_page.with_current_help(CLI) == CLI, (
         "PYTHONPATH=proxy:tests .venv/bin/python tests/cli_page.py writes it anew"
     )
-    with_table, groups = {"record", "replay", "auto", "simulate"}, {"models", "scenario"}
+    with_table, groups = (
+        {"record", "replay", "auto", "simulate"},
+        {"models", "scenario", "llm-test"},
+    )
     assert set(cli_page.documented_commands(CLI)) == set(COMMANDS) - with_table - groups
 
 

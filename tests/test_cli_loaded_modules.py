@@ -55,6 +55,7 @@ READING_COMMANDS: Final = [
     ["scenario", "ls"],
     ["scenario", "lint"],
     ["schema"],
+    ["schema", "llm-test"],
     ["verdict", "run.json"],
     ["report", "run.json"],
     ["import", "vcr.yaml"],

@@ -80,8 +80,8 @@ entry
     `pytest_plugin`  the options and the fixture of pytest; does nothing unless it is used
     `pytest_sessions`  each test is a session
 
-Beside it, `llm_chat` is the conversation runtime: it stands on logic and shell, and only the
-command line imports it.
+Beside it, `llm_chat` is the conversation runtime: it stands on logic and shell.  `llm_pytest` runs
+tests that a model carries out: it stands on `llm_chat`.  Only the command line imports the two.
 """
 
 from typing import TYPE_CHECKING, Any

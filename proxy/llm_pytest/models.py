@@ -6,9 +6,12 @@ Source: owner's document 003, "Verdict Format"; the fields of a definition are o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta, Struct
+
+from llm_proxy.scenario.documents.document import REF_TEMPLATE, SCHEMA_URI
 
 VerdictName = Literal["PASS", "FAIL", "UNCLEAR"]
 StepStatus = Literal["pass", "fail", "skip"]
@@ -17,19 +20,23 @@ DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_MAX_TURNS = 50
 
 _NonEmpty = Annotated[str, Meta(min_length=1)]
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Texts = tuple[_NonEmpty, ...]
 VariableValue = str | int | float | bool
 
 
 class TestStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """One step: what the model does, and what it must find."""
+    """One step: what the model does, and what must be true afterwards."""
 
     __test__: ClassVar[bool] = False  # pytest collects classes by this prefix
 
-    name: Annotated[str, Meta(min_length=1, description="A short name, shown in reports.")]
-    do: Annotated[str, Meta(min_length=1, description="What the model does.")]
+    name: Annotated[
+        _Name, Meta(description="A short name, shown in reports. Each step has a different name.")
+    ]
+    do: Annotated[_NonEmpty, Meta(description="What the model does.")]
     expect: Annotated[
-        str | Texts, Meta(description="What must be true afterwards: a text or a list of texts.")
+        _NonEmpty | Texts,
+        Meta(description="What must be true afterwards: a text or a list of texts."),
     ] = ()
 
     @property
@@ -43,32 +50,55 @@ class TestSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     __test__: ClassVar[bool] = False
 
-    name: Annotated[str, Meta(min_length=1, description="The name of the test.")]
+    name: Annotated[_Name, Meta(description="The name of the test, in one line.")]
     steps: Annotated[
-        tuple[TestStep, ...], Meta(min_length=1, description="The steps, in their order.")
+        tuple[TestStep, ...],
+        Meta(min_length=1, description="The steps, in the order in which the model runs them."),
     ]
-    description: Annotated[str, Meta(description="What the test is about.")] = ""
-    tags: Annotated[Texts, Meta(description="pytest markers, for `-m`.")] = ()
-    timeout: Annotated[float, Meta(gt=0, description="The time limit of the test in seconds.")] = (
-        DEFAULT_TIMEOUT_S
-    )
-    max_turns: Annotated[int, Meta(ge=1, description="How many responses the model may need.")] = (
-        DEFAULT_MAX_TURNS
-    )
+    description: Annotated[
+        str, Meta(description="What the test is about. The model reads the description.")
+    ] = ""
+    tags: Annotated[Texts, Meta(description="pytest markers, for pytest -m.")] = ()
+    timeout: Annotated[
+        float, Meta(gt=0, le=86_400, description="The time limit of the test in seconds.")
+    ] = DEFAULT_TIMEOUT_S
+    max_turns: Annotated[
+        int, Meta(ge=1, le=10_000, description="The maximum number of responses of the model.")
+    ] = DEFAULT_MAX_TURNS
     provider: Annotated[str, Meta(description="The provider, such as claude-code or openai.")] = ""
-    model: Annotated[str, Meta(description="The model; by default that of the provider.")] = ""
+    model: Annotated[str, Meta(description="The model. The default depends on the provider.")] = ""
     variables: Annotated[
         Mapping[str, VariableValue],
-        Meta(description="Values for `{{ name }}`; `{{ env.NAME }}` is an environment variable."),
+        Meta(description="Values by name, for {{ name }} in the texts of the definition."),
     ] = {}
     allowed_hosts: Annotated[
-        Texts,
-        Meta(description="Hosts that the http_* tools may reach besides this machine."),
+        Texts, Meta(description="Hosts that the http_* tools can reach besides this machine.")
     ] = ()
-    setup: Annotated[Texts, Meta(description="What is done before the steps.")] = ()
+    setup: Annotated[
+        Texts, Meta(description="What the model does before the steps: a list of texts.")
+    ] = ()
     teardown: Annotated[
-        Texts, Meta(description="What is done at the end, also after a failed step.")
+        Texts,
+        Meta(description="What the model does at the end, even if a step failed: a list of texts."),
     ] = ()
+
+
+def definition_schema() -> dict[str, Any]:
+    """The JSON Schema of a test definition.
+
+    It has only the canonical names; loading accepts camelCase too.
+    """
+    schema = msgspec.json.schema(TestSpec, ref_template=REF_TEMPLATE)
+    schema["$defs"]["TestSpec"]["properties"]["$schema"] = {
+        "type": "string",
+        "description": "The path or URL of this JSON Schema, for validation in editors.",
+    }
+    return {
+        "$schema": SCHEMA_URI,
+        "title": "LLM test",
+        "description": "A test that a model runs.",
+        **schema,
+    }
 
 
 class StepResult(Struct, frozen=True):

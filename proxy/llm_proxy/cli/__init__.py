@@ -48,7 +48,10 @@ _COMMANDS: Final = {
     },
     "Scenarios": {
         "scenario": CommandEntry("scenario", "List, check, try and generate scenarios."),
-        "schema": CommandEntry("schema", "Print the JSON Schema of scenario files."),
+        "schema": CommandEntry("schema", "Print the JSON Schema of scenarios or LLM tests."),
+    },
+    "Tests run by a model": {
+        "llm-test": CommandEntry("llm_test", "Check test definitions, list tools.", "llm_test"),
     },
     "Faults and reports": {
         "chaos": CommandEntry("chaos", "Run a command under every fault."),

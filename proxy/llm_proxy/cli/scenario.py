@@ -10,6 +10,7 @@ import click
 
 from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
 from llm_proxy.cli.json_documents import mistake_document
+from llm_proxy.cli.lint_report import STRICT_OPTION, report_problems
 from llm_proxy.cli.options import CONFIG_OPTION, json_option, scenarios_option
 from llm_proxy.cli.output import (
     StyledText,
@@ -111,7 +112,7 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @scenarios_option
 @CONFIG_OPTION
-@click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
+@STRICT_OPTION
 @json_option
 def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: bool) -> None:
     r"""Check scenario files.
@@ -127,24 +128,11 @@ def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: boo
       git diff --name-only --diff-filter=d '*.yaml' | xargs -r llm-proxy scenario lint
     """
     loaded = load_scenarios(paths or (scenarios,))
-    failing = [*loaded.mistakes, *(warning for warning in loaded.warnings if warning.fails_lint)]
-    warnings = [warning for warning in loaded.warnings if not warning.fails_lint]
-    fine = not failing and not (strict and warnings)
-    if as_json:
-        problems = list(map(mistake_document, (*failing, *warnings)))
-        print_json({"ok": fine, "scenarios": len(loaded.scenarios), "problems": problems})
-    else:
-        print_lines(StyledText(str(mistake), "bad") for mistake in failing)
-        print_lines((f"{warning} ", StyledText("(warning)", "dim")) for warning in warnings)
-        count = count_with_noun(len(loaded.scenarios), "scenario")
-        found = [
-            count_with_noun(len(mistakes), noun)
-            for mistakes, noun in ((failing, "error"), (warnings, "warning"))
-            if mistakes
-        ]
-        print_note(
-            f"{' and '.join(found)} found; {count} loaded"
-            if found
-            else f"{count} checked, no problems found"
-        )
-    raise click.exceptions.Exit(0 if fine else 1)
+    exit_code = report_problems(
+        [*loaded.mistakes, *loaded.warnings],
+        "scenario",
+        len(loaded.scenarios),
+        strict=strict,
+        as_json=as_json,
+    )
+    raise click.exceptions.Exit(exit_code)

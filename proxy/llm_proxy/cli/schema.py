@@ -10,16 +10,18 @@ from llm_proxy.scenario.documents.document import scenario_schema
 
 
 @click.command
-@click.argument("what", default="scenario", type=ChoiceType(["scenario"]))
+@click.argument("what", default="scenario", type=ChoiceType(["scenario", "llm-test"]))
 def schema(what: str) -> None:
-    r"""Print the JSON Schema of scenario files.
+    r"""Print the JSON Schema of scenario files or test definitions.
 
-    Editors can use the schema to validate and autocomplete scenario files. The schema only allows
-    field names in snake_case, but llm-proxy also accepts camelCase in scenario files.
+    Editors can use the schema to validate and autocomplete scenario files, and the definitions of
+    tests that a model runs (llm-test). The schema only allows field names in snake_case, but
+    llm-proxy also accepts camelCase in these files.
 
     \b
     Examples:
       llm-proxy schema > scenarios/scenario.schema.json
+      llm-proxy schema llm-test > tests/llm/llm-test.schema.json
       llm-proxy schema scenario | jq '."$defs".ScenarioTurn.properties | keys'
 
     Start each scenario file with this line:
@@ -27,4 +29,9 @@ def schema(what: str) -> None:
     \b
       # yaml-language-server: $schema=scenario.schema.json
     """
-    print_json(scenario_schema())
+    if what == "scenario":
+        print_json(scenario_schema())
+        return
+    from llm_pytest.models import definition_schema  # noqa: PLC0415 # only for this schema
+
+    print_json(definition_schema())

@@ -282,8 +282,17 @@ def _limit_message(value: Any, expected_type: kinds.Type) -> str:
             | kinds.FloatType(ge=float() | int() as minimum)
         ) if value < minimum:
             return f"{value} is too small; the minimum is {minimum}"
+        case kinds.FloatType(gt=float() | int() as bound) if value <= bound:
+            return f"{value} is too small; write a number above {bound:g}"
+        case (
+            kinds.IntType(le=float() | int() as maximum)
+            | kinds.FloatType(le=float() | int() as maximum)
+        ) if value > maximum:
+            return f"{value} is too large; the maximum is {maximum:g}"
         case kinds.StrType(min_length=int()) if not value:
             return "the text is empty; write at least one character"
+        case kinds.StrType(max_length=int(max_length)) if len(value) > max_length:
+            return f"the text has {len(value)} characters; the maximum is {max_length}"
         case kinds.VarTupleType(min_length=int(min_length), max_length=max_length):
             if min_length == max_length and len(value) != min_length:
                 return f"expected {min_length} numbers as [min, max], got {len(value)}"
@@ -350,6 +359,8 @@ def _correction_hint(node: Node, options: Sequence[kinds.Type]) -> str:
                 return "; remove the quotes" if _NUMBER.fullmatch(value) else ""
             case kinds.StrType() if is_scalar:
                 return f'; write "{text}"'
+            case kinds.StrType() if isinstance(value, dict) and len(value) == 1:
+                return "; put text that contains a colon in quotes"
             case kinds.VarTupleType() if isinstance(value, dict):
                 return '; start each item with "- "'
             case kinds.VarTupleType(item_type=item_type, max_length=None) if is_scalar:

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from llm_proxy.faults.rule import RuleSpecs
 
 SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"
-_REF_TEMPLATE: Final = "#/$defs/{name}"
+REF_TEMPLATE: Final = "#/$defs/{name}"
 _SCHEMA_FIELD_DESCRIPTION: Final = (
     "The path or URL of the scenario JSON Schema, for validation in editors."
 )
@@ -438,7 +438,7 @@ def scenario_schema() -> dict[str, Any]:
     It has only the canonical names; loading accepts camelCase too.
     """
     (scenario_ref, document_ref), definitions = msgspec.json.schema_components(
-        (Scenario, ScenarioDocument), ref_template=_REF_TEMPLATE
+        (Scenario, ScenarioDocument), ref_template=REF_TEMPLATE
     )
     for name in ("Scenario", "ScenarioDocument"):
         definitions[name]["properties"]["$schema"] = {

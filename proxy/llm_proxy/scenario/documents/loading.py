@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import inspect as kinds
 
@@ -62,6 +62,46 @@ class LoadedScenarios:
     def mock(self) -> MockSpec | None:
         """The mock for requests that no scenario answers."""
         return self.mocks[0].value if self.mocks else None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStruct(Generic[T]):
+    """A file of one struct, its values with their positions, and its mistakes."""
+
+    struct: T | None
+    """None if there are mistakes."""
+    node: Node | None
+    """Its valid values, with the canonical names; None if the file has no object."""
+    mistakes: tuple[DocumentMistake, ...]
+
+
+def check_struct(
+    struct_type: type[T], file: str, content: bytes, expected: str
+) -> CheckedStruct[T]:
+    """Parse and check a file that holds one object; its name selects JSON or YAML.
+
+    `expected` describes the object for messages.
+    """
+    checker = DocumentChecker(file)
+    composer, error = _compose(file, content)
+    node: Node | None = None
+    if error is not None:
+        checker.add_mistake(error.mark, ROOT_PATH, error.message)
+    elif not any(document.value is not None for document in composer.documents):
+        checker.add_mistake(SourceMark(0, 0), ROOT_PATH, f"the file is empty; expected {expected}")
+    elif len(composer.documents) > 1:
+        message = "the file has more than one document; put each document in a file of its own"
+        checker.add_mistake(composer.documents[1].mark, ROOT_PATH, message)
+    elif isinstance((document := composer.documents[0]).value, dict):
+        members = {name: node for name, node in document.value.items() if name != _SCHEMA_FIELD}
+        node = checker.check_and_normalize(
+            document._replace(value=members), kinds.type_info(struct_type), ROOT_PATH
+        )
+    else:
+        checker.add_mistake(document.mark, ROOT_PATH, f"expected {expected}")
+    mistakes = tuple(_sorted_mistakes(composer, checker))
+    struct = None if mistakes or node is None else node.struct
+    return CheckedStruct(struct if isinstance(struct, struct_type) else None, node, mistakes)
 
 
 def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:

@@ -1,0 +1,341 @@
+"""Reads and checks test definitions: files of YAML or JSON.
+
+Every mistake is found when a file is loaded, with its position; except environment variables, which
+fixtures may set later: `resolve` fills them in.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from llm_proxy.display import path_as_unicode_text
+from llm_proxy.errors import LlmProxyError
+from llm_proxy.scenario.documents.loading import check_struct
+from llm_proxy.scenario.documents.mistakes import (
+    ROOT_PATH,
+    DocumentMistake,
+    child_path,
+    quote_text,
+)
+from llm_proxy.scenario.documents.parsing import Node
+from llm_proxy.yaml_composer import SourceMark
+from llm_pytest import variables
+from llm_pytest.models import TestSpec, VariableValue
+
+MAX_DEFINITION_BYTES: Final = 1 << 20
+"""Larger files are rejected: no model accepts such a prompt."""
+DEFINITION_SUFFIXES: Final = (".yaml", ".yml")
+"""The names of the files in a folder that are test definitions; JSON files must be named."""
+_NO_DEFINITIONS: Final = frozenset(("plugins",))
+"""Folders of other files."""
+
+_EXPECTED: Final = "a test definition: an object with name and steps"
+_TEMPLATE_FIELDS: Final = (
+    "description", "variables", "allowed_hosts", "setup", "steps", "teardown",
+)  # fmt: skip
+"""The fields whose texts may contain variables, except the names of steps."""
+_UNQUOTED_BRACES: Final = re.compile(r"\s*(?:- +)*(?:[\w$-]+: +)?(?:[\[,] *)*\{\{")
+"""A line whose value begins with `{{`, which YAML reads as an object."""
+
+
+class DefinitionError(LlmProxyError):
+    """A test definition that cannot be used, with all its mistakes, one a line."""
+
+    def __init__(self, mistakes: Iterable[DocumentMistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDefinition:
+    """The content of a file, and its mistakes."""
+
+    file: str
+    spec: TestSpec | None
+    """None if there are mistakes."""
+    node: Node | None
+    """Its values with their positions; None if the file has no object."""
+    mistakes: tuple[DocumentMistake, ...] = ()
+
+
+def load_definition(path: Path) -> TestSpec:
+    """The definition of a file.  Raises `DefinitionError`."""
+    return parse_definition(path_as_unicode_text(path), read_definition(path))
+
+
+def parse_definition(file: str, content: bytes) -> TestSpec:
+    """The definition in the content of a file; its name selects JSON or YAML.
+
+    Raises `DefinitionError`.
+    """
+    checked = check_definition(file, content)
+    if checked.spec is None:
+        raise DefinitionError(checked.mistakes)
+    return checked.spec
+
+
+def read_definition(path: Path) -> bytes:
+    """The content of a file, at most one byte more than is allowed.  Raises `DefinitionError`."""
+    reason = "not a regular file"
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            with path.open("rb") as stream:
+                return stream.read(MAX_DEFINITION_BYTES + 1)
+        if stat.S_ISDIR(mode):
+            reason = "this is a folder; name a file"
+    except FileNotFoundError:
+        reason = "no such file"
+    except (OSError, ValueError) as error:  # `ValueError`: a null character in the path
+        reason = f"cannot read the file: {getattr(error, 'strerror', None) or error}"
+    raise DefinitionError([DocumentMistake(path_as_unicode_text(path), 0, 0, ROOT_PATH, reason)])
+
+
+def definition_files(paths: Sequence[Path]) -> list[Path]:
+    """The definitions at and below the paths: files as they are, of folders those of YAML.
+
+    Names that begin with `.` or `_` are skipped, and so are folders named `plugins`.  A path that
+    does not exist is returned, so that reading it fails.  Raises `DefinitionError` for a folder
+    that cannot be read.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        found = sorted(_files_in(path)) if path.is_dir() else [path]
+        files.update(dict.fromkeys(found))
+    return list(files)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    try:
+        paths = list(folder.iterdir())
+    except OSError as error:
+        message = f"cannot read the folder: {error.strerror}"
+        name = path_as_unicode_text(folder)
+        raise DefinitionError([DocumentMistake(name, 0, 0, ROOT_PATH, message)]) from None
+    for path in paths:
+        if path.name.startswith((".", "_")):
+            continue
+        if path.is_dir():
+            if path.name not in _NO_DEFINITIONS and not path.is_symlink():
+                yield from _files_in(path)
+        elif path.suffix.lower() in DEFINITION_SUFFIXES:
+            yield path
+
+
+def check_definition(file: str, content: bytes) -> CheckedDefinition:
+    """Check the content of a file, and collect all mistakes."""
+    if len(content) > MAX_DEFINITION_BYTES:
+        limit = f"{MAX_DEFINITION_BYTES >> 20} MiB"
+        message = f"the file is larger than {limit}; shorten the test definition"
+        return CheckedDefinition(
+            file, None, None, (DocumentMistake(file, 0, 0, ROOT_PATH, message),)
+        )
+    checked = check_struct(TestSpec, file, content, _EXPECTED)
+    source = content.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    mistakes = list(_with_quote_hints(checked.mistakes, source))
+    if checked.node is not None:
+        mistakes += _NodeChecker(file, source, checked.node).mistakes()
+    in_order = sorted(dict.fromkeys(mistakes), key=lambda mistake: (mistake.line, mistake.column))
+    spec = None if in_order else checked.struct
+    return CheckedDefinition(file, spec, checked.node, tuple(in_order))
+
+
+def resolve(spec: TestSpec, environ: Mapping[str, str], file: str = "") -> TestSpec:
+    """The definition with the values of its variables and of the environment in all texts.
+
+    `file` is for messages.  Raises `DefinitionError`.
+    """
+    mistakes: list[DocumentMistake] = []
+    values: dict[str, VariableValue] = {}
+
+    def render(text: str, path: str) -> str:
+        try:
+            return variables.render(text, values, environ)
+        except variables.UnusableText as error:
+            mistakes.extend(
+                DocumentMistake(file or spec.name, 0, 0, path, f"{path}: {problem}")
+                for problem in error.problems
+            )
+            return ""
+
+    def render_all(texts: tuple[str, ...], path: str) -> tuple[str, ...]:
+        return tuple(render(text, f"{path}[{index}]") for index, text in enumerate(texts))
+
+    order, cycles = variables.order_of_variables(spec.variables)
+    for cycle in cycles:
+        path = child_path("$.variables", cycle[0])
+        message = f"{path}: {_cycle_message(cycle)}"
+        mistakes.append(DocumentMistake(file or spec.name, 0, 0, path, message))
+        values |= dict.fromkeys(cycle, "")
+    for name in order:
+        value = spec.variables[name]
+        path = child_path("$.variables", name)
+        values[name] = render(value, path) if isinstance(value, str) else value
+    resolved = structs.replace(
+        spec,
+        description=render(spec.description, "$.description"),
+        variables=values,
+        allowed_hosts=render_all(spec.allowed_hosts, "$.allowed_hosts"),
+        setup=render_all(spec.setup, "$.setup"),
+        steps=tuple(
+            structs.replace(
+                step,
+                do=render(step.do, f"$.steps[{index}].do"),
+                expect=(
+                    render(step.expect, f"$.steps[{index}].expect")
+                    if isinstance(step.expect, str)
+                    else render_all(step.expect, f"$.steps[{index}].expect")
+                ),
+            )
+            for index, step in enumerate(spec.steps)
+        ),
+        teardown=render_all(spec.teardown, "$.teardown"),
+    )
+    if mistakes:
+        raise DefinitionError(mistakes)
+    return resolved
+
+
+def texts_below(node: Node, path: str) -> Iterator[tuple[Node, str]]:
+    """The texts in a value, with their paths in the names of the file."""
+    match node.value:
+        case str():
+            yield node, path
+        case list() as items:
+            for index, item in enumerate(items):
+                yield from texts_below(item, child_path(path, index))
+        case dict() as members:
+            for member in members.values():
+                yield from texts_below(member, child_path(path, member.name))
+        case _:
+            pass
+
+
+def template_texts(node: Node) -> Iterator[tuple[Node, str]]:
+    """The texts of a definition that may contain variables."""
+    for field in _TEMPLATE_FIELDS:
+        if (member := node.value.get(field)) is None:
+            continue
+        for text, path in texts_below(member, child_path(ROOT_PATH, member.name)):
+            if not (field == "steps" and text.name == "name"):
+                yield text, path
+
+
+def _cycle_message(cycle: Sequence[str]) -> str:
+    if len(cycle) == 1:
+        return f"the variable '{cycle[0]}' refers to itself; replace it with a value"
+    names = ", ".join(f"'{name}'" for name in cycle)
+    return f"the variables {names} refer to each other in a cycle; replace one with a value"
+
+
+def _with_quote_hints(
+    mistakes: Iterable[DocumentMistake], source: str
+) -> Iterator[DocumentMistake]:
+    """The mistakes; one for each line whose value begins with unquoted braces."""
+    lines = source.split("\n")
+    for mistake in mistakes:
+        line = lines[mistake.line - 1] if 0 < mistake.line <= len(lines) else ""
+        if (match := _UNQUOTED_BRACES.match(line)) is None or mistake.file.endswith(".json"):
+            yield mistake
+            continue
+        value = line[match.end() - 2 :].strip()
+        quoted = quote_text(value, 60)
+        if '"' in value:
+            quoted = f"'{quoted[1:-1]}'"
+        message = f"text that begins with {{{{ must be in quotes; write {quoted}"
+        yield replace(mistake, column=match.end() - 1, json_path=ROOT_PATH, message=message)
+
+
+class _NodeChecker:
+    """Finds the mistakes in a definition that its types do not show."""
+
+    def __init__(self, file: str, source: str, root: Node) -> None:
+        self._file = file
+        self._source = source
+        self._members: dict[str, Node] = root.value
+        self._root = root
+
+    def mistakes(self) -> Iterator[DocumentMistake]:
+        """All of them."""
+        yield from self._mistakes_in_names()
+        yield from self._mistakes_in_variables()
+        for text, path in texts_below(self._root, ROOT_PATH):
+            if "\0" in text.value:
+                message = "the text contains a null character; remove the character"
+                yield self._mistake(text.mark, path, message)
+        known_names = self._variables()
+        for text, path in template_texts(self._root):
+            for problem in variables.text_problems(text.value, known_names):
+                mark = self._position_in_text(text.mark, problem.name)
+                yield self._mistake(mark, path, problem.message)
+
+    def _mistakes_in_names(self) -> Iterator[DocumentMistake]:
+        first_by_name: dict[str, SourceMark] = {}
+        for field in ("name", "provider", "model", "tags"):
+            if (member := self._members.get(field)) is not None:
+                for text, path in texts_below(member, child_path(ROOT_PATH, member.name)):
+                    yield from self._mistakes_in_name(text, path)
+        steps = self._members.get("steps")
+        for index, step in enumerate(steps.value if steps is not None else ()):
+            name = step.value.get("name") if isinstance(step.value, dict) else None
+            if name is None or not isinstance(name.value, str):
+                continue
+            path = f"$.steps[{index}].{name.name}"
+            yield from self._mistakes_in_name(name, path)
+            first = first_by_name.setdefault(_one_line(name.value), name.mark)
+            if first != name.mark:
+                problem = f"duplicate step name {quote_text(name.value)}"
+                message = f"{problem}; the first one is at line {first.line}"
+                yield self._mistake(name.mark, path, message)
+
+    def _mistakes_in_name(self, text: Node, path: str) -> Iterator[DocumentMistake]:
+        if variables.has_expression(text.value):
+            yield self._mistake(text.mark, path, "variables are not supported in this field")
+        if len(text.value.splitlines()) > 1 or text.value.isspace():
+            yield self._mistake(text.mark, path, "expected one line of text")
+
+    def _mistakes_in_variables(self) -> Iterator[DocumentMistake]:
+        member = self._members.get("variables")
+        if member is None:
+            return
+        for name, value in member.value.items():
+            if problem := variables.name_problem(name):
+                yield self._mistake(value.place, child_path("$.variables", name), problem)
+        for cycle in variables.order_of_variables(self._variables())[1]:
+            place = member.value[cycle[0]].place
+            path = child_path("$.variables", cycle[0])
+            yield self._mistake(place, path, _cycle_message(cycle))
+
+    def _variables(self) -> dict[str, VariableValue]:
+        member = self._members.get("variables")
+        values = {} if member is None else member.value
+        return {name: value.value for name, value in values.items()}
+
+    def _position_in_text(self, start: SourceMark, name: str) -> SourceMark:
+        """Where a name is in an expression of the text that begins at `start`."""
+        lines = self._source.split("\n")[start.line - 1 :]
+        rest = "\n".join(lines)[start.column - 1 :]
+        pattern = rf"\{{\{{(?:(?!\}}\}}).)*?(?<![\w.])({re.escape(name)})\b"
+        found = re.search(pattern, rest, re.DOTALL) if name else None
+        if found is None:
+            return start
+        before = rest[: found.start(1)]
+        if "\n" not in before:
+            return SourceMark(start.line, start.column + len(before))
+        column = len(before) - before.rindex("\n")
+        return SourceMark(start.line + before.count("\n"), column)
+
+    def _mistake(self, mark: SourceMark, path: str, message: str) -> DocumentMistake:
+        return DocumentMistake(self._file, *mark, path, message)
+
+
+def _one_line(text: str) -> str:
+    """A name with single spaces, as the prompt has it."""
+    return " ".join(text.split())
