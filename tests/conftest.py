@@ -21,8 +21,8 @@ import thoroughness
 from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from thoroughness import quick_or_thorough
 
-collect_ignore = ["sample_agent"]
-"""The tests of an application, which `test_sample_agent` runs."""
+collect_ignore = ["sample_agent", "sample_shop"]
+"""The tests of applications, which `test_sample_agent` and `test_llm_pytest_shop` run."""
 
 AdvanceClock = Callable[[float], None]
 

@@ -36,6 +36,8 @@ _MODEL_MODULES: Final = frozenset(
 _ENTRY_MODULES: Final = frozenset(
     ("", "__main__", "cli", "pytest_plugin", "pytest_sessions", "python_api")
 )
+_TESTS_ENTRY_MODULES: Final = ("collection", "miss_explanations", "pytest_plugin")
+"""The modules of `TESTS_PACKAGE` that stand on pytest and its plugin."""
 _LAYERS: Final = (
     "model", "logic", "modes", "shell", "conversation runtime", "LLM tests", "entry points",
 )  # fmt: skip
@@ -84,7 +86,7 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{RUNTIME_PACKAGE}.tools:_run_in_thread.work",
         f"{TESTS_PACKAGE}.plugins:_plugins_of",
         f"{TESTS_PACKAGE}.toolset:ToolSet.aclose",
-        f"{TESTS_PACKAGE}.toolset:ToolSet.call",
+        f"{TESTS_PACKAGE}.toolset:ToolSet._outcome",
     )
 )
 """The functions that may catch every exception.  The outermost frames of a task or a callback:
@@ -222,7 +224,7 @@ def _layer(module: str) -> int:
     if module.startswith(RUNTIME_PACKAGE):
         return 4
     if module.startswith(TESTS_PACKAGE):
-        return 6 if module == f"{TESTS_PACKAGE}.pytest_plugin" else 5
+        return 6 if module.removeprefix(f"{TESTS_PACKAGE}.") in _TESTS_ENTRY_MODULES else 5
     name = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
     if name in _MODEL_MODULES:
         return 0

@@ -24,7 +24,8 @@ _INTRODUCTION: Final = """\
 Three documents specify scenarios, synthesised responses and mocks: 000 describes a scripted
 provider, 001 the test mode of a server, and 004 the options of a mock. The
 [reference](../docs/reference/scenarios.md) describes their use. Document 002 specifies the
-conversation runtime `llm_chat`. This page lists each requirement with the tests that cover it.
+conversation runtime `llm_chat`, and document 003 tests that a model runs. This page lists each
+requirement with the tests that cover it.
 
 The marker `shows` of a test names the requirements that the test covers. To regenerate this page,
 run `python tests/scenario_statements.py`.

@@ -31,6 +31,7 @@ def test_every_number_is_there_once() -> None:
         *(f"001-{number:02}" for number in range(1, 46)),
         *(f"002-{number:02}" for number in range(1, 70)),
         *(f"002-P{number:02}" for number in range(1, 36)),
+        *(f"003-{number:02}" for number in range(1, 34)),
         *(f"004-{number:02}" for number in range(1, 19)),
     ]
 

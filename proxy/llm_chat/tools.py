@@ -181,7 +181,7 @@ class ToolRunner:
         if (args := call_args(call)) is None:
             return _failed_execution(call, "the arguments are not a JSON object")
         limit_s = self.time_limit_s if tool.time_limit_s is None else tool.time_limit_s
-        task = asyncio.create_task(_invoke(tool, args))
+        task = asyncio.create_task(invoke(tool, args))
         try:
             await asyncio.wait([task], timeout=limit_s)
         finally:
@@ -198,8 +198,8 @@ class ToolRunner:
         return ToolCallResult(call, task.result())
 
 
-async def _invoke(tool: Tool, args: dict[str, Json]) -> Json:
-    """The result of a tool as JSON."""
+async def invoke(tool: Tool, args: dict[str, Json]) -> Json:
+    """The result of a tool as JSON.  An exit is a `RuntimeError`."""
     try:
         result = tool.run(args) if tool.is_async else await _run_in_thread(tool.run, args)
         if inspect.isawaitable(result):

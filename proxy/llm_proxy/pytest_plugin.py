@@ -125,6 +125,23 @@ def llm_proxy(request: pytest.FixtureRequest) -> ProxySession:
     return run.activate(request.config).session_for_fixture(request.node)
 
 
+def run_mode(config: pytest.Config) -> str:
+    """The mode of all tests; empty if only marked tests use the proxy.
+
+    In CI, `auto` is `replay`.
+    """
+    run = config.stash.get(_RUN, None)
+    if run is None:
+        return ""
+    return run.mode if run.sessions is None else run.sessions.mode
+
+
+def running_session(config: pytest.Config) -> ProxySession | None:
+    """The session of the running test; None if it does not use the proxy."""
+    run = config.stash.get(_RUN, None)
+    return None if run is None or run.sessions is None else run.sessions.running_session
+
+
 def uses_proxy(item: pytest.Item) -> bool:
     """Whether a test asks for the proxy, by its marker or its fixture."""
     has_fixture = _NAME in getattr(item, "fixturenames", ())

@@ -25,6 +25,8 @@ from llm_proxy.providers import BASE_URL_ADVICE
 from llm_proxy.python_api import LLMProxy, ProxySession
 from llm_proxy.session_documents import SessionReport, SessionStart, readable_session_name
 
+KEEPS_RECORDINGS: Final = pytest.StashKey[bool]()
+"""Of an item: whether its recordings replace older ones, also if it fails."""
 _MARKER: Final = "llm_proxy"
 _MARKER_ARGUMENTS: Final = (
     "mode", "scenario", "scenarios", "faults", "pace", "match", "normalise",
@@ -201,6 +203,16 @@ class ProxySessions:
         with suppress(LlmProxyError):
             proxy.stop(restore_environment=not has_threads)
 
+    @property
+    def mode(self) -> str:
+        """The mode of all tests, as the proxy runs it; empty if only marked tests use it."""
+        return self._mode if self._proxy is None or not self._mode else self._proxy.mode
+
+    @property
+    def running_session(self) -> ProxySession | None:
+        """The session of the running test."""
+        return self._session
+
     def session_for_fixture(self, item: pytest.Item) -> ProxySession:
         """The session of a test; it starts now if the fixture was requested dynamically."""
         return self._session or self._start_session(item)
@@ -303,15 +315,19 @@ class ProxySessions:
             self._has_passed &= not has_raised
             session, self._session = self._session, None
             if session is not None:
-                self._end_session(session)
+                self._end_session(session, item)
             elif self._proxy is not None and self._mode:
                 self._proxy.patch_environment()
 
-    def _end_session(self, session: ProxySession) -> None:
+    def _end_session(self, session: ProxySession, item: pytest.Item) -> None:
         proxy = self.start_proxy()
         if not self._mode:
             proxy.restore_environment()
-        keeps = self._has_passed or self._config.getoption("llm_proxy_keep_failed")
+        keeps = (
+            self._has_passed
+            or item.stash.get(KEEPS_RECORDINGS, False)
+            or self._config.getoption("llm_proxy_keep_failed")
+        )
         log_start = self._log_size()
         try:
             report = proxy.end_session(session.name, keep_recordings=keeps)

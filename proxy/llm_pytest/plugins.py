@@ -14,13 +14,20 @@ from types import ModuleType
 from typing import Final
 
 from llm_chat.errors import error_text
+from llm_pytest.errors import PluginFailed
 from llm_pytest.plugin_base import LLMPlugin
 
-PLUGINS_FOLDER: Final = Path("tests") / "llm" / "plugins"
+DEFINITIONS_FOLDER: Final = Path("tests") / "llm"
+PLUGINS_FOLDER: Final = DEFINITIONS_FOLDER / "plugins"
 
 
-class PluginFailed(Exception):
-    """A plugin that cannot be used; the message names the file and the reason."""
+def project_root(yaml_path: Path) -> Path:
+    """The folder of the project: the one with `tests/llm` around the definition, else its own."""
+    folder = yaml_path.resolve().parent
+    for parent in (folder, *folder.parents):
+        if parent.parts[-2:] == DEFINITIONS_FOLDER.parts:
+            return parent.parent.parent
+    return folder
 
 
 def load_plugins(project_root: Path) -> list[LLMPlugin]:

@@ -12,18 +12,22 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
-
 from llm_chat.errors import error_text
-from llm_chat.tools import Tool
+from llm_chat.tools import Tool, invoke
 from llm_proxy.turns import Json
+from llm_pytest.errors import PluginFailed
 from llm_pytest.evidence import ToolCallRecord
 from llm_pytest.plugin_base import LLMPlugin, ToolError
+from llm_pytest.plugins import PLUGINS_FOLDER, load_plugins
+from llm_pytest.tools.assertions import AssertTools
+from llm_pytest.tools.http import HttpTools
 
 DEFAULT_TOOL_LIMIT_S: Final = 60.0
 _CANCEL_GRACE_S: Final = 0.5
+_INTERRUPTED: Final = "interrupted at the end of the test"
 _NO_TOOLS: Final = frozenset(("get_tools", "call_tool", "cleanup"))
 """Coroutine methods that are no tools.  Source: owner's document 003, "Tool Registration"."""
 _STEP_SCHEMA: Final[Mapping[str, Json]] = {
@@ -56,6 +60,15 @@ class _FamilyTool:
         return {
             name: dict(schema) for name, schema in added.items() if name not in self.own_parameters
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a call ended."""
+
+    result: Json
+    is_error: bool = False
+    has_passed: bool | None = None
 
 
 class ToolSet:
@@ -99,40 +112,60 @@ class ToolSet:
         return definitions
 
     async def call(self, name: str, arguments: Mapping[str, Json]) -> ToolCallRecord:
-        """Call a tool and record the call.  Never raises: a failure is a result."""
-        begin = time.monotonic()
-        own = dict(arguments)
+        """Call a tool and record the call.  A failure is a result."""
         family_tool = self._tools.get(name)
-        added = {
-            field: own.pop(field)
-            for field in (family_tool.added_schemas if family_tool else {"step": None})
-            if field in own
-        }
-        has_passed: bool | None = None
-        is_error = False
-        result: Json
+        own = dict(arguments)
+        added_names = ("step",) if family_tool is None else family_tool.added_schemas
+        added = {field: own.pop(field) for field in added_names if field in own}
+        begin = time.monotonic()
+        try:
+            outcome = await self._outcome(name, family_tool, own)
+        except asyncio.CancelledError:
+            self._record(name, own, added, _Outcome({"error": _INTERRUPTED}, is_error=True), begin)
+            raise
+        return self._record(name, own, added, outcome, begin)
+
+    async def _outcome(
+        self, name: str, family_tool: _FamilyTool | None, arguments: dict[str, Json]
+    ) -> _Outcome:
         if family_tool is None:
             known = ", ".join(self._tools)
-            result, is_error = {"error": f"unknown tool {name}; the tools are: {known}"}, True
-        else:
-            if family_tool.is_assertion:
-                has_passed = False
-            try:
-                result = await self._run(family_tool.tool, own)
-                if family_tool.is_assertion:
-                    has_passed = isinstance(result, dict) and result.get("passed") is True
-            except AssertionError as error:
-                result, has_passed = {"passed": False, "error": error_text(error)}, False
-            except (Exception, SystemExit) as error:  # of the project's own plugin
-                result, is_error = {"error": _failure_text(error)}, True
+            return _Outcome(
+                {"error": f"unknown tool {name}; the tools are: {known}"}, is_error=True
+            )
+        try:
+            result = await self._run(family_tool.tool, arguments)
+        except AssertionError as error:
+            return _Outcome({"passed": False, "error": error_text(error)}, has_passed=False)
+        except Exception as error:  # of the project's own plugin
+            has_passed = False if family_tool.is_assertion else None
+            return _Outcome({"error": _failure_text(error)}, is_error=True, has_passed=has_passed)
+        if not family_tool.is_assertion:
+            return _Outcome(result)
+        return _Outcome(
+            result, has_passed=isinstance(result, dict) and result.get("passed") is True
+        )
+
+    def record_refusal(self, name: str, result: Json) -> None:
+        """Record a call that was refused before it came here: of an unknown tool, for example."""
+        self._record(name, {}, {}, _Outcome(result, is_error=True), time.monotonic())
+
+    def _record(
+        self,
+        name: str,
+        arguments: dict[str, Json],
+        added: Mapping[str, Json],
+        outcome: _Outcome,
+        begin: float,
+    ) -> ToolCallRecord:
         record = ToolCallRecord(
             number=len(self.calls) + 1,
             tool=name,
-            arguments=own,
-            result=result,
+            arguments=arguments,
+            result=outcome.result,
             step=str(added.get("step", "")),
-            is_error=is_error,
-            has_passed=has_passed,
+            is_error=outcome.is_error,
+            has_passed=outcome.has_passed,
             label=str(added.get("label", "")),
             expect_failure=added.get("expect_failure") is True,
             duration_ms=(time.monotonic() - begin) * 1000,
@@ -143,7 +176,7 @@ class ToolSet:
 
     async def _run(self, tool: Tool, arguments: dict[str, Json]) -> Json:
         """The result of a tool as JSON.  A tool that ignores its cancellation is abandoned."""
-        task = asyncio.ensure_future(tool.run(arguments))
+        task = asyncio.ensure_future(invoke(tool, arguments))
         try:
             await asyncio.wait([task], timeout=self._time_limit_s)
         finally:
@@ -152,8 +185,7 @@ class ToolSet:
                 await asyncio.wait([task], timeout=_CANCEL_GRACE_S)
         if not task.done() or task.cancelled():
             raise TimeoutError(f"no result within {self._time_limit_s:g} s")
-        plain: Json = msgspec.json.decode(msgspec.json.encode(task.result()))
-        return plain
+        return task.result()
 
     async def aclose(self) -> None:
         """Clean up every family, also if one of them fails."""
@@ -168,6 +200,20 @@ class ToolSet:
                         {"error": _failure_text(error)}, step="teardown", is_error=True,
                     )
                 )  # fmt: skip
+
+
+def make_toolset(
+    root: Path,
+    allowed_hosts: Sequence[str] = (),
+    on_call: Callable[[ToolCallRecord], None] = lambda _: None,
+) -> ToolSet:
+    """The tools of one test in a project.  Raises `PluginFailed`."""
+    http = HttpTools(allowed_hosts)
+    families = [http, AssertTools(http.responses), *load_plugins(root)]
+    try:
+        return ToolSet(families, on_call=on_call)
+    except ValueError as error:
+        raise PluginFailed(f"{root / PLUGINS_FOLDER}: {error}") from None
 
 
 def _family_tools(family: LLMPlugin) -> dict[str, _FamilyTool]:

@@ -134,23 +134,10 @@ def tools(project_root: Path, *, as_json: bool) -> None:
 
 
 def _load_tools(project_root: Path) -> ToolSet:
-    """The tools of a project.
+    """The tools of a project.  Raises `LlmProxyError` if a plugin cannot be used."""
+    from llm_pytest.toolset import make_toolset  # noqa: PLC0415 # imports asyncio
 
-    Raises `LlmProxyError` if a plugin cannot be used: its file, or the folder, and the reason.
-    """
-    from llm_pytest.plugins import (  # noqa: PLC0415 # imports asyncio
-        PLUGINS_FOLDER,
-        PluginFailed,
-        load_plugins,
-    )
-    from llm_pytest.toolset import ToolSet  # noqa: PLC0415 # imports asyncio
-
-    try:
-        return ToolSet(load_plugins(project_root.resolve()))
-    except PluginFailed as error:
-        raise LlmProxyError(str(error)) from None
-    except ValueError as error:
-        raise LlmProxyError(f"{project_root / PLUGINS_FOLDER}: {error}") from None
+    return make_toolset(project_root.resolve())
 
 
 def _parameters_text(schema: dict[str, Any]) -> str:

@@ -1,9 +1,32 @@
-"""The providers that let a model carry out tests, by name."""
+"""The providers that let a model carry out tests, by name.
+
+Source: owner's document 003, "Register the Provider".
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-PROVIDER_NAMES: Final = (
-    "claude-code", "openai", "openai-responses", "anthropic", "gemini", "ollama", "bedrock",
-)  # fmt: skip
+from llm_pytest.providers import chat
+from llm_pytest.providers.base import LLMProvider, ProviderContext
+
+PROVIDERS: Final[dict[str, type[LLMProvider]]] = {
+    provider.name: provider
+    for provider in (
+        chat.OpenAIProvider,
+        chat.OpenAIResponsesProvider,
+        chat.AnthropicProvider,
+        chat.GeminiProvider,
+        chat.OllamaProvider,
+        chat.BedrockProvider,
+    )
+}
+PROVIDER_NAMES: Final = tuple(PROVIDERS)
+DEFAULT_PROVIDER: Final = "claude-code"
+
+
+def get_provider(name: str, context: ProviderContext) -> LLMProvider:
+    """A provider by its name.  Raises `ValueError` for an unknown one."""
+    if name not in PROVIDERS:
+        raise ValueError(f"Unknown provider: {name}. Available: {[*PROVIDERS]}")
+    return PROVIDERS[name](context)

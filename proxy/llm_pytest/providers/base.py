@@ -9,19 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from llm_proxy.turns import Json
 from llm_pytest.models import RunUsage, TestSpec, Verdict
 from llm_pytest.toolset import ToolSet
-
-
-class ProviderFailed(Exception):
-    """The provider could not run a test to its end; the message says why, in one sentence."""
-
-
-class UnreadableVerdict(Exception):
-    """The model's last response contains no verdict; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +28,8 @@ class ProviderContext:
     """The environment of the run, with the base URLs of the proxy if there is one."""
     model: str = ""
     """Empty for the default of the provider."""
+    allowed_hosts: Sequence[str] = ()
+    """Hosts that the tools may reach besides this machine, for tools in another process."""
     is_replay: bool = False
     """Whether the responses come from recordings: then nothing of the user's account is used."""
     show: Callable[[str], None] = print
@@ -45,10 +39,19 @@ class ProviderContext:
 class LLMProvider(ABC):
     """Lets a model carry out tests."""
 
+    name: ClassVar[str]
+    default_model: ClassVar[str] = ""
+    """Empty if the provider chooses one itself, or has none."""
+
     def __init__(self, context: ProviderContext) -> None:
         self._context = context
         self.usage = RunUsage()
         """What the test has used so far."""
+
+    @property
+    def model(self) -> str:
+        """The model that runs the test; empty if it is not known."""
+        return self._context.model or self.default_model
 
     @abstractmethod
     async def execute_test(

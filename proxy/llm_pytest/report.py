@@ -1,0 +1,73 @@
+"""A run of a test as a report for people: steps, failed assertions, issues, what was used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llm_proxy.display import count_with_noun
+from llm_pytest.errors import ProviderFailed
+from llm_pytest.evidence import ToolCallRecord, decided_assertions
+from llm_pytest.models import RunUsage, StepResult, TestSpec
+from llm_pytest.runner import TestRun
+from llm_pytest.verdicts import assertion_text, json_text, shortened
+
+
+def report_lines(run: TestRun, explanations: Sequence[str] = ()) -> Iterator[str]:
+    """The report of a run; `explanations` are why its requests were not replayed."""
+    match run.outcome:
+        case ProviderFailed() as failure:
+            # A request that was not replayed is explained better than by the provider's words.
+            yield f"ERROR: {explanations[0] if explanations else failure}"
+            explanations = explanations[1:]
+            steps: tuple[StepResult, ...] = ()
+            issues: tuple[str, ...] = ()
+        case verdict:
+            yield f"{verdict.verdict}: {verdict.reason or 'no reason given'}"
+            steps, issues = verdict.steps, verdict.issues
+    yield from explanations
+    yield ""
+    if steps:
+        width = max(len(step.name) for step in steps)
+        yield "steps, as the model reports them:"
+        for step in steps:
+            yield f"  {step.status:4}  {step.name:{width}}  {step.details}".rstrip()
+    decided = {call.number for call in decided_assertions(run.calls)}
+    if run.calls:
+        yield "calls:"
+        for call in run.calls:
+            yield f"  {_call_line(call, run.spec, is_decided=call.number in decided)}"
+    if issues:
+        yield "issues:"
+        yield from (f"  {issue}" for issue in issues)
+    yield usage_text(run.provider, run.usage, run.duration_s)
+
+
+def usage_text(provider: str, usage: RunUsage, duration_s: float) -> str:
+    """What a run has used, in one line."""
+    parts = [provider, count_with_noun(usage.turns, "response")]
+    if usage.input_tokens is not None or usage.output_tokens is not None:
+        parts.append(f"{usage.input_tokens or 0:,} input tokens")
+        parts.append(f"{usage.output_tokens or 0:,} output tokens")
+    if usage.cost_usd is not None:
+        parts.append(f"${usage.cost_usd:.4f}")
+    return ", ".join([*parts, f"{duration_s:.1f} s"])
+
+
+def step_name(step: str, spec: TestSpec) -> str:
+    """A step as people know it: its number and name, for what a model gave as the step."""
+    number = step.strip().lower().removeprefix("step").strip()
+    if number.isdecimal() and 1 <= int(number) <= len(spec.steps):
+        return f'step {int(number)} "{spec.steps[int(number) - 1].name}"'
+    return step or "no step"
+
+
+def _call_line(call: ToolCallRecord, spec: TestSpec, *, is_decided: bool) -> str:
+    place = step_name(call.step, spec)
+    arguments = ", ".join(f"{name}={json_text(value)}" for name, value in call.arguments.items())
+    shown_call = shortened(f"{call.tool}({arguments})")
+    if not call.is_assertion:
+        return f"{place}: {shown_call} → {shortened(json_text(call.result))}"
+    if call.is_as_expected:
+        return f"{place}: {shown_call} → passed"
+    later = "" if is_decided else ", but a later one with its label counts"
+    return f"{place}: {assertion_text(call)}{later}"
