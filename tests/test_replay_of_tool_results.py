@@ -46,6 +46,11 @@ class Run:
         """The order that the model asks for after it has seen its id."""
         return f"http://127.0.0.1:{self.port}/orders/{self.ulid}?by=ord_{self.object_id}"
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the model's later calls."""
+        return {"url": self.url, "port": self.port, "timeout": 43121}
+
     def result(self, **changes: Any) -> str:
         """The result of the first tool call."""
         values = {
@@ -115,7 +120,7 @@ def encode_calls(name: str, run: Run) -> DialectResponse:
 
     The arguments of the nth call are streamed in two pieces, the first of n characters.
     """
-    arguments = json.dumps({"url": run.url})
+    arguments = json.dumps(run.arguments)
     numbers = count(1)
 
     def split(text: str) -> list[str]:
@@ -163,9 +168,8 @@ async def test_a_streamed_call_has_todays_port_and_ids_wherever_it_is_split(
 
     messages = tuple(split_messages(response.codec_name, raw.body))
     [turn] = DIALECTS[name].decode_response(replace(response, framed_messages=messages))
-    arguments = [part.arguments for part in turn.parts if isinstance(part, ToolCall)]
-    assert len(arguments) == len(json.dumps({"url": FIRST.url})) - 2
-    assert {json.loads(text)["url"] for text in arguments} == {SECOND.url}
+    arguments = [json.loads(part.arguments) for part in turn.parts if isinstance(part, ToolCall)]
+    assert arguments == [SECOND.arguments] * (len(json.dumps(FIRST.arguments)) - 2)
 
 
 CHANGES: Final[dict[str, dict[str, Any]]] = {

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_edits import edit_cassette
+from llm_proxy.cassette_edits import edit_cassette, edit_message_texts
 from llm_proxy.matching import value_finder
 from llm_proxy.message_texts import (
     TextChange,
@@ -26,6 +27,8 @@ from llm_proxy.message_texts import (
 from llm_proxy.redaction.placeholders import PLACEHOLDER_PATTERN
 
 _ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
+_NUMBER_MEMBER: Final = re.compile(r'("[^"\\]{1,64}":)\s{0,9}([0-9]{1,20})(?![\w.])')
+"""A member with a number in JSON."""
 _MAX_JSON_DEPTH: Final = 3
 """The deepest nesting of JSON within JSON strings that is parsed."""
 
@@ -40,6 +43,9 @@ class ValueReplacements:
         escaped = {escape_json_text(old): escape_json_text(new) for old, new in raw.items()}
         self._new_by_distinctive = escaped | raw
         self._finder = value_finder.ValueFinder(self._new_by_distinctive)
+        self.has_number_members = any(map(_NUMBER_MEMBER.fullmatch, new_by_recorded))
+        """Whether numbers are replaced, which are values with the name of their member:
+        `"port":43121`."""
 
     def __bool__(self) -> bool:
         return bool(self.new_by_recorded)
@@ -56,16 +62,28 @@ class ValueReplacements:
         if new is not None and is_id_member(member):
             return [TextChange(0, len(text), new)]
         if depth < _MAX_JSON_DEPTH and is_json_container(text):
-            return [
+            changes = [
                 change
                 for string in json_strings(text)
                 for change in string.to_source_changes(
                     self.find_changes(string.value, string.member, (), depth + 1)
                 )
             ]
+            changes += self.find_number_changes(text)
+            return sorted(changes, key=attrgetter("begin"))
         return [
             TextChange(begin, end, self._new_by_distinctive[text[begin:end]])
             for begin, end in self._finder.find_spans(text)
+        ]
+
+    def find_number_changes(self, text: str) -> list[TextChange]:
+        """The changes that replace recorded numbers in a JSON document."""
+        if not self.has_number_members:
+            return []
+        return [
+            TextChange(found.start(2), found.end(2), new.removeprefix(found[1]))
+            for found in _NUMBER_MEMBER.finditer(text)
+            if (new := self.new_by_recorded.get(found[1] + found[2])) is not None
         ]
 
 
@@ -104,4 +122,9 @@ def replace_recorded_values(
     """
     if not replacements:
         return cassette, 0
-    return edit_cassette(cassette, replacements.find_changes, counted_texts)
+    edited, count = edit_cassette(cassette, replacements.find_changes, counted_texts)
+    if replacements.has_number_members:
+        with_texts = edited
+        edited = edit_message_texts(with_texts, replacements.find_number_changes)
+        count += edited is not with_texts
+    return edited, count

@@ -118,9 +118,13 @@ class _Aliases:
         return alias
 
     def port_alias_of(self, before: str, port: str) -> str:
-        """The alias of a port after a text; the model may use the port with each loopback host."""
+        """The alias of a port after a text.
+
+        The model may use the port with each loopback host, and in a member of its arguments.
+        """
         alias = self._tables.setdefault("port", AliasTable("port")).alias_of(port)
-        for context in (before, *(f"{host}:" for host in _LOOPBACK_HOSTS)):
+        hosts = (f"{host}:" for host in _LOOPBACK_HOSTS)
+        for context in (before, f'"{_PORT_MEMBER}":', *hosts):
             self._values_in_context[context + alias] = context + port
         return alias
 
