@@ -62,8 +62,8 @@ def test_filters_and_slices_follow_rfc_9535(path: str, values: list[object]) -> 
 
 @each_row(
     "path",
-    ["$[?@ == 1e400]", f"$[{'9' * 5_000}]", "$" + "[?@" * 400 + "]" * 400],
-    ids=["a number", "an index", "nested filters"],
+    ["$[?@ == 1e400]", f"$[{'9' * 5_000}]", "$" + "[?@" * 400 + "]" * 400, "$" + "[0]" * 1000],
+    ids=["a number", "an index", "nested filters", "segments"],
 )
 def test_a_path_that_is_too_large_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"^it is too large$"):

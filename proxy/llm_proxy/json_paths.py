@@ -38,6 +38,10 @@ MAX_STEPS: Final = 20_000
 """Nodes that all paths evaluated for one request may visit in total; 1 to 2 µs each."""
 
 
+_MAX_PATH_CHARS: Final = 2000
+"""The most characters of a path: Python crashes if too many of its segments wait for each other."""
+
+
 class StepBudget:
     """Limits the number of nodes that evaluations may visit."""
 
@@ -149,6 +153,8 @@ def compile_path(path: str) -> StepCountingPath:
     """Compile a JSONPath (RFC 9535).  Raises `ValueError` with the reason in a few words."""
     if not path.startswith("$"):
         raise ValueError("it must start with $")
+    if len(path) > _MAX_PATH_CHARS:
+        raise ValueError("it is too large")
     try:
         return StepCountingPath(_StepCountingEnvironment().compile(path))
     except JSONPathError as error:  # its `str()` may raise
