@@ -71,7 +71,7 @@ def schema_errors(schema: dict[str, Json] | bool, value: Json) -> list[dict[str,
     except exceptions.Unresolvable as error:
         reference = printable_excerpt(str(error.ref), _MAX_SHOWN_CHARS)
         raise ToolError(
-            f"the schema has no {reference}; a $ref leads to the schema itself, such as "
+            f"cannot resolve the reference {reference}; a $ref leads to the schema itself, such as "
             "#/$defs/NAME"
         ) from None
     except RecursionError:
@@ -83,7 +83,7 @@ def _shown_error(error: Any) -> dict[str, Json]:
     is_false = error.validator is None  # of the schema `false`
     return {
         "path": error.json_path,
-        "keyword": "/".join(map(str, error.schema_path)) if is_false else error.validator,
+        "keyword": error.validator if not is_false else "false",
         "expected": False if is_false else shown_value(error.validator_value),
         "actual": shown_value(error.instance),
     }
@@ -167,7 +167,10 @@ def _additional_properties(
             if name not in schema.get("properties", {}) and not any(
                 _matches(pattern, name) for pattern in schema.get("patternProperties", {})
             ):
-                yield from validator.descend(member, subschema, path=name)
+                if subschema is False:  # `descend` would not say which member
+                    yield _error("additionalProperties", instance=member, path=[name])
+                else:
+                    yield from validator.descend(member, subschema, path=name)
 
 
 def _unique_items(validator: Any, is_required: Any, instance: Any, _schema: Any) -> Iterator[Any]:
@@ -188,10 +191,10 @@ def _format(validator: Any, name: Any, instance: Any, _schema: Any) -> Iterator[
         yield _error("format")
 
 
-def _error(keyword: str) -> Any:
+def _error(keyword: str, **details: Any) -> Any:
     from jsonschema import ValidationError  # noqa: PLC0415 # an extra
 
-    return ValidationError(keyword)
+    return ValidationError(keyword, **details)
 
 
 _REPLACED: Final[Mapping[str, _Keyword]] = {
