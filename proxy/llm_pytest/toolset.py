@@ -25,7 +25,8 @@ from llm_pytest.plugins import PLUGINS_FOLDER, load_plugins
 from llm_pytest.tools.assertions import AssertTools
 from llm_pytest.tools.http import HttpTools
 
-DEFAULT_TOOL_LIMIT_S: Final = 60.0
+DEFAULT_TOOL_LIMIT_S: Final = 65.0
+"""Longer than the longest timeout of `http_*`, whose own error is clearer."""
 _CANCEL_GRACE_S: Final = 0.5
 _INTERRUPTED: Final = "interrupted at the end of the test"
 _NO_TOOLS: Final = frozenset(("get_tools", "call_tool", "cleanup"))

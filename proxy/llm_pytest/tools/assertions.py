@@ -51,7 +51,7 @@ _Response = Annotated[
 _BodyPath = Annotated[
     str, Meta(description="JSONPath that starts at the JSON body, such as $.items[0].id.")
 ]
-_Number = Annotated[float, Meta(description="The number to compare with.")]
+_Number = Annotated[int | float, Meta(description="The number to compare with.")]
 
 
 class AssertTools(LLMPlugin):
@@ -307,9 +307,10 @@ class AssertTools(LLMPlugin):
     ) -> _Result:
         """Check that a complete response, with its redirects, took at most max_ms."""
         subject = self._responses.find(response)
+        elapsed_ms = round(subject.elapsed_ms, 1)
         return {
-            "passed": subject.elapsed_ms <= max_ms,
-            "elapsed_ms": round(subject.elapsed_ms),
+            "passed": elapsed_ms <= max_ms,
+            "elapsed_ms": elapsed_ms,
             "max_ms": max_ms,
             "response": subject.id,
         }
