@@ -200,6 +200,7 @@ async def test_response_time_fails_with_its_duration() -> None:
         ("json_path", {"path": "$.a", "exists": False, "expected": 1}, "set expected only if exi"),
         ("schema", {"schema": {"type": "strange"}}, "the schema is not valid at $.type"),
         ("schema", {"schema": {"$schema": "http://a/b"}}, "the schema's $schema http://a/b is un"),
+        ("schema", {"schema": {"$schema": "http://["}}, "the schema's $schema http://[ is unknow"),
         ("schema", {"schema": {"$schema": ["a"]}}, "the schema's $schema ['a'] is unknown"),
         ("schema", {"schema": {"$ref": "#/$defs/a"}}, "cannot resolve the reference /$defs/a; "),
         (

@@ -488,6 +488,19 @@ async def test_redirects_end_after_ten() -> None:
         assert await get(f"{url}/11") == {"error": "more than 10 redirects"}
 
 
+async def test_a_cookie_of_a_redirect_is_sent_to_its_target() -> None:
+    async def service(request: web.Request) -> web.StreamResponse:
+        if request.path != "/login":
+            return web.json_response(dict(request.cookies))
+        response = web.Response(status=303, headers={"Location": "/home"})
+        response.set_cookie("session", "1")
+        return response
+
+    async with web_service(service) as url, http_tools() as toolset:
+        result = await call(toolset, "post", url=f"{url}/login", form={"name": "Ada"})
+    assert result["json"] == {"session": "1"}
+
+
 # Failures and hostile servers
 
 

@@ -12,6 +12,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -58,7 +59,9 @@ def schema_errors(schema: dict[str, Json] | bool, value: Json) -> list[dict[str,
         schema.get("$schema", _DEFAULT_DRAFT) if isinstance(schema, dict) else _DEFAULT_DRAFT
     )
     validators: Any = jsonschema.validators  # its type stubs are narrower than its documentation
-    draft = validators.validator_for({"$schema": str(meta_schema)}, default=None)
+    draft = None
+    with suppress(ValueError):  # not a URL
+        draft = validators.validator_for({"$schema": str(meta_schema)}, default=None)
     if draft is None:
         shown = printable_excerpt(str(meta_schema), _MAX_SHOWN_CHARS)
         raise ToolError(f"the schema's $schema {shown} is unknown; use {_DEFAULT_DRAFT}")
