@@ -9,10 +9,12 @@ from typing import Final
 
 from llm_pytest.providers import chat
 from llm_pytest.providers.base import LLMProvider, ProviderContext
+from llm_pytest.providers.claude_code import ClaudeCodeProvider
 
 PROVIDERS: Final[dict[str, type[LLMProvider]]] = {
     provider.name: provider
     for provider in (
+        ClaudeCodeProvider,
         chat.OpenAIProvider,
         chat.OpenAIResponsesProvider,
         chat.AnthropicProvider,
@@ -22,7 +24,7 @@ PROVIDERS: Final[dict[str, type[LLMProvider]]] = {
     )
 }
 PROVIDER_NAMES: Final = tuple(PROVIDERS)
-DEFAULT_PROVIDER: Final = "claude-code"
+DEFAULT_PROVIDER: Final = ClaudeCodeProvider.name
 
 
 def get_provider(name: str, context: ProviderContext) -> LLMProvider:
