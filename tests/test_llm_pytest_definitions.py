@@ -140,7 +140,7 @@ ONE_MISTAKE: Final[dict[str, tuple[str | bytes, str]]] = {
     ),
     "20 MB": (
         b"#" * 20_000_000,
-        ": the file is larger than 1 MiB; shorten the test definition",
+        ": the file is larger than 256 KiB; shorten the test definition",
     ),
     "deep": (
         "name: a\nsteps: " + "[" * 200,

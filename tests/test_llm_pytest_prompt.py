@@ -57,7 +57,7 @@ Teardown:
 === END OF THE TEST DEFINITION ===
 """
 PROMPT: Final = render_prompt(SPEC, "name: Checkout")
-MAX_INSTRUCTION_CHARS: Final = 1900
+MAX_INSTRUCTION_CHARS: Final = 1500
 
 
 def with_step(index: int, **values: Any) -> TestSpec:

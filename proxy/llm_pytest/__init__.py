@@ -7,7 +7,9 @@ with tools, and returns the model's verdict.  With `--llm-proxy`, the responses 
 recorded once and replayed without a key; the tools run each time.
 
     models                  values: `TestSpec`, `Verdict`
-    definitions             reads and checks test definitions
+    extras                  the optional dependencies
+    variables               the variables in the texts of a definition
+    definitions, linting    reads and checks test definitions
     prompt, templates/      the prompt
     toolset, evidence       the tools of one test, and its calls as evidence
     tools/                  the families `http_*` and `assert_*`

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import stat
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +30,8 @@ from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
 from llm_pytest.models import TestSpec, VariableValue
 
-MAX_DEFINITION_BYTES: Final = 1 << 20
-"""Larger files are rejected: no model accepts such a prompt."""
+MAX_DEFINITION_BYTES: Final = 256 << 10
+"""Larger files are rejected: the prompt would be too long."""
 DEFINITION_SUFFIXES: Final = (".yaml", ".yml")
 """The names of the files in a folder that are test definitions; JSON files must be named."""
 _NO_DEFINITIONS: Final = frozenset(("plugins",))
@@ -132,7 +133,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 def check_definition(file: str, content: bytes) -> CheckedDefinition:
     """Check the content of a file, and collect all mistakes."""
     if len(content) > MAX_DEFINITION_BYTES:
-        limit = f"{MAX_DEFINITION_BYTES >> 20} MiB"
+        limit = f"{MAX_DEFINITION_BYTES >> 10} KiB"
         message = f"the file is larger than {limit}; shorten the test definition"
         return CheckedDefinition(
             file, None, None, (DocumentMistake(file, 0, 0, ROOT_PATH, message),)
@@ -259,6 +260,7 @@ class _NodeChecker:
     def __init__(self, file: str, source: str, root: Node) -> None:
         self._file = file
         self._source = source
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", source))]
         self._members: dict[str, Node] = root.value
         self._root = root
 
@@ -320,17 +322,12 @@ class _NodeChecker:
 
     def _position_in_text(self, start: SourceMark, name: str) -> SourceMark:
         """Where a name is in an expression of the text that begins at `start`."""
-        lines = self._source.split("\n")[start.line - 1 :]
-        rest = "\n".join(lines)[start.column - 1 :]
-        pattern = rf"\{{\{{(?:(?!\}}\}}).)*?(?<![\w.])({re.escape(name)})\b"
-        found = re.search(pattern, rest, re.DOTALL) if name else None
-        if found is None:
+        begin = self._line_starts[start.line - 1] + start.column - 1
+        pattern = re.compile(rf"\{{\{{(?:(?!\}}\}}).)*?(?<![\w.])({re.escape(name)})\b", re.DOTALL)
+        if not name or (found := pattern.search(self._source, begin)) is None:
             return start
-        before = rest[: found.start(1)]
-        if "\n" not in before:
-            return SourceMark(start.line, start.column + len(before))
-        column = len(before) - before.rindex("\n")
-        return SourceMark(start.line + before.count("\n"), column)
+        line = bisect_right(self._line_starts, found.start(1))
+        return SourceMark(line, found.start(1) - self._line_starts[line - 1] + 1)
 
     def _mistake(self, mark: SourceMark, path: str, message: str) -> DocumentMistake:
         return DocumentMistake(self._file, *mark, path, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple
 
@@ -22,7 +23,8 @@ with needs_extra():
     from jinja2.sandbox import SandboxedEnvironment
 
 ENVIRONMENT_NAME: Final = "env"
-_UNKNOWN_FILTER: Final = re.compile(r"No (filter|test) named '([^']*)'")
+_MAX_CYCLES: Final = 20
+"""More cycles are not searched for."""
 _SOURCE_OF_BRACES: Final = re.compile(r"\{[{%]")
 _EXPRESSION_ERRORS: Final = (
     jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
@@ -70,6 +72,7 @@ _JINJA: Final = SandboxedEnvironment(
     finalize=_plain_text,
 )
 _JINJA.globals.clear()
+del _JINJA.filters["random"]  # each run has the same prompt
 
 
 def has_expression(text: str) -> bool:
@@ -98,6 +101,13 @@ def text_problems(text: str, known_names: Mapping[str, object]) -> Iterator[Text
             yield TextProblem(
                 f"unknown variable '{name}'; {_variable_hint(name, known_names)}", name
             )
+    for node in tree.find_all((nodes.Filter, nodes.Test)):
+        kind, known = (
+            ("filter", _JINJA.filters) if isinstance(node, nodes.Filter) else ("test", _JINJA.tests)
+        )
+        if node.name not in known:
+            hint = name_hint(node.name, known, f"see the list of {kind}s of Jinja2")
+            yield TextProblem(f"unknown {kind} '{node.name}'; {hint}", node.name)
     environment_uses = sum(name.name == ENVIRONMENT_NAME for name in tree.find_all(nodes.Name))
     if environment_uses > len(_environment_names(tree)):
         yield TextProblem("write {{ env.NAME }} for an environment variable", ENVIRONMENT_NAME)
@@ -122,7 +132,7 @@ def order_of_variables(
         for name, value in variables.items()
     }
     cycles: list[tuple[str, ...]] = []
-    while True:
+    while len(cycles) < _MAX_CYCLES:
         try:
             order = tuple(TopologicalSorter(graph).static_order())
         except CycleError as error:
@@ -132,6 +142,7 @@ def order_of_variables(
             graph = {name: used - members for name, used in graph.items() if name not in members}
         else:
             return order, tuple(cycles)
+    return (), tuple(cycles)
 
 
 def render(text: str, values: Mapping[str, VariableValue], environ: Mapping[str, str]) -> str:
@@ -153,11 +164,11 @@ def render(text: str, values: Mapping[str, VariableValue], environ: Mapping[str,
         raise UnusableText(tuple(problems)) from None
 
 
+@lru_cache(maxsize=1000)
 def _parse(text: str) -> nodes.Template | TextProblem:
     """The syntax tree of a text, or why there is none."""
     try:
         tree = _JINJA.parse(text)
-        _JINJA.compile(tree)  # finds unknown filters
     except jinja2.TemplateSyntaxError as error:
         return _syntax_problem(text, error)
     except (RecursionError, MemoryError):
@@ -171,11 +182,6 @@ def _parse(text: str) -> nodes.Template | TextProblem:
 
 
 def _syntax_problem(text: str, error: jinja2.TemplateSyntaxError) -> TextProblem:
-    if unknown := _UNKNOWN_FILTER.match(error.message or ""):
-        kind, name = unknown[1], unknown[2]
-        known = _JINJA.filters if kind == "filter" else _JINJA.tests
-        hint = name_hint(name, known, "see the list of Jinja2's filters and tests")
-        return TextProblem(f"unknown {kind} '{name}'; {hint}", name)
     line_count = text.rstrip("\n").count("\n") + 1
     place = f" in line {error.lineno} of the text" if line_count > 1 else ""
     return TextProblem(
