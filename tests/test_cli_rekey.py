@@ -6,13 +6,16 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import sample_cassettes
+from case_tables import each_row
 from cli_process import run_command
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import redaction
 from llm_proxy.matching import RuleSet
+from llm_proxy.matching.keys import needs_rekeying
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
@@ -20,8 +23,10 @@ from llm_proxy.shell.recording import cassette_filer
 from raw_http import send_request
 from stored_cassettes import (
     key_of_request,
+    meta_for_request,
     raw_chat_request,
     response_bodies,
+    route_raw_request,
     text_response,
     write_cassettes,
 )
@@ -292,3 +297,26 @@ async def test_files_of_other_rules_are_counted(tmp_path: Path, command: str) ->
     assert message not in without_rules.stdout + without_rules.stderr
     assert message in with_rules.stdout + with_rules.stderr
     assert with_rules.exit_code == without_rules.exit_code
+
+
+@each_row(
+    ("session", "file_rules", "expected"),
+    [
+        ("default", ("uuids@1",), False),
+        ("default", ("call-ids@1", "uuids@1"), True),
+        ("test", ("uuids@1",), False),
+        ("test", ("call-ids@1", "uuids@1"), False),
+        ("test", ("call-ids@1",), True),
+        ("test", (), True),
+    ],
+)
+def test_only_a_file_of_a_named_session_may_have_further_rules(
+    session: str, file_rules: tuple[str, ...], expected: bool
+) -> None:
+    meta = msgspec.structs.replace(
+        meta_for_request(route_raw_request(raw_chat_request(ONE))),
+        session=session,
+        match_rules=file_rules,
+    )
+
+    assert needs_rekeying(meta, parse_rules(["uuids"])) == expected

@@ -18,7 +18,7 @@ QUICK_TIMEOUT: Final = "timeout: 0.3"
 def quick(project: LLMProject) -> LLMProject:
     """The project with a shorter time limit for the test that exceeds it."""
     file = project.folder / "tests" / "llm" / "timeout.yaml"
-    file.write_text(file.read_text().replace("timeout: 3", QUICK_TIMEOUT))
+    file.write_text(file.read_text().replace("timeout: 10", QUICK_TIMEOUT))
     return project
 
 

@@ -24,7 +24,7 @@ from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.keys import is_keyed_by
+from llm_proxy.matching.keys import needs_rekeying
 from llm_proxy.redaction import has_older_rules
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 
@@ -76,11 +76,11 @@ def paths_with_progress(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
-    """How many of these cassettes were keyed by other rules, and so are not found by name."""
+    """How many of these cassettes `rekey` would change."""
     library, count = Library(Path()), 0
     for path in paths:
         with suppress(CassetteError):
-            count += not is_keyed_by(library.read_meta(path), rules)
+            count += needs_rekeying(library.read_meta(path), rules)
     return count
 
 

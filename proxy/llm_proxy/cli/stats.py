@@ -35,7 +35,7 @@ from llm_proxy.cli.output import (
 )
 from llm_proxy.display import count_with_noun, folder_name, format_size, path_as_unicode_text
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.keys import is_keyed_by
+from llm_proxy.matching.keys import needs_rekeying
 from llm_proxy.shell.library.library import Library
 
 _GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (
@@ -72,7 +72,7 @@ def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) 
     key_count_by_take_count = dict(sorted(Counter(map(len, group_takes(library, rows))).items()))
     known_ages = sorted(row.age for row in rows if row.age is not None)
     duplicates = duplicate_groups(rows)
-    other_rules_count = sum(not is_keyed_by(row.meta, normalise) for row in rows)
+    other_rules_count = sum(needs_rekeying(row.meta, normalise) for row in rows)
     size_bytes = total_file_size_bytes(rows)
     if as_json:
         document = {

@@ -24,13 +24,13 @@ import orjson
 from llm_proxy import matching, misses
 from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION, FORMAT_VERSION
-from llm_proxy.cassette.reader import MAX_FILE_BYTES
+from llm_proxy.cassette.reader import MAX_FILE_BYTES, parse_cassette_meta
 from llm_proxy.cassette_consistency import consistency_problems, was_redacted_after_keying
 from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION, NO_RULES, RuleSet
-from llm_proxy.matching.keys import colliding_rules, is_keyed_by
+from llm_proxy.matching.keys import colliding_rules, is_keyed_by, needs_rekeying
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportOptions
@@ -296,6 +296,8 @@ class LibraryIndex:
         """All files; the position is the file's number in the word index."""
         self._word_index = CassetteWordIndex()
         self._paths_keyed_differently: set[str] = set()
+        self._outdated_count = 0
+        """The number of those that `rekey` would improve."""
         """The files that were keyed by other rules than this run's, strays included."""
         self._paths_redacted_differently: set[str] = set()
         """The files with older rules in whose requests the rules of today replace something."""
@@ -416,7 +418,7 @@ class LibraryIndex:
         for number, path in enumerate(self._paths):
             self._index_file(number, path)
             yield True
-        if count := len(self._paths_keyed_differently):
+        if count := self._outdated_count:
             log.info(
                 "%s recorded with different --normalise rules; run llm-proxy rekey to apply the "
                 "current rules",
@@ -438,6 +440,11 @@ class LibraryIndex:
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
             self._paths_keyed_differently.add(path)
+            try:
+                meta = parse_cassette_meta(path, first)
+            except CassetteError:
+                return
+            self._outdated_count += needs_rekeying(meta, self._rules)
         elif has_older_rules(meta_line.get("redaction_rules")) and may_be_redacted(
             second, self._rules.redaction
         ):

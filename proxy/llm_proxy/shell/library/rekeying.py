@@ -23,7 +23,7 @@ from llm_proxy.cassette.model import encode_line
 from llm_proxy.cassette_consistency import was_redacted_after_keying
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.keys import colliding_rules, is_keyed_by
+from llm_proxy.matching.keys import colliding_rules, needs_rekeying
 from llm_proxy.shell.library.library import (
     Library,
     TakeFile,
@@ -113,7 +113,7 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
     for path in paths:
         file_count += 1
         try:
-            if is_keyed_by(library.read_meta(path), rules):
+            if not needs_rekeying(library.read_meta(path), rules):
                 continue
             meta, request = library.read_opening(path)
         except CassetteError as error:
