@@ -71,13 +71,18 @@ class LLMProject:
         self, *arguments: str, variables: Mapping[str, str] = NO_VARIABLES, timeout_s: float = 110
     ) -> LLMTestRun:
         """Run `pytest --llm` in the folder."""
+        return self.run_without_llm("--llm", *arguments, variables=variables, timeout_s=timeout_s)
+
+    def run_without_llm(
+        self, *arguments: str, variables: Mapping[str, str] = NO_VARIABLES, timeout_s: float = 110
+    ) -> LLMTestRun:
+        """Run `pytest` in the folder."""
+        plugins = ["llm_pytest.pytest_plugin"]
+        plugins += ["pytest_timeout"] * any(each.startswith("--timeout") for each in arguments)
         project = PluginProject(self.folder)
         return LLMTestRun(
-            project.run(
-                "--llm", *arguments, plugins=["llm_pytest.pytest_plugin"], variables=variables,
-                timeout_s=timeout_s,
-            )
-        )  # fmt: skip
+            project.run(*arguments, plugins=plugins, variables=variables, timeout_s=timeout_s)
+        )
 
     def copy(self, folder: Path) -> LLMProject:
         """The project in another folder, with its recordings."""

@@ -42,7 +42,10 @@ class LLMTests:
         """Raises `pytest.UsageError` for options that contradict each other."""
         self.repeat: int = config.option.llm_repeat
         self.mode = proxy_plugin.run_mode(config)
-        self.prices = parse_prices(config.getini("llm_prices"))
+        try:
+            self.prices = parse_prices(config.getini("llm_prices"))
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
         self._config = config
         if self.repeat < 1:
             raise pytest.UsageError(f"--llm-repeat: expected at least 1, got {self.repeat}")

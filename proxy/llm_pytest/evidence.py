@@ -41,8 +41,8 @@ class ToolCallRecord(Struct, frozen=True):
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether it has passed, or has failed as it must."""
-        return self.has_passed is not self.expect_failure
+        """Whether it has passed, or has failed as it must; an error is no failure of this kind."""
+        return not self.is_error and self.has_passed is not self.expect_failure
 
 
 def decided_assertions(calls: Iterable[ToolCallRecord]) -> tuple[ToolCallRecord, ...]:

@@ -56,7 +56,8 @@ def explain_misses(session: ProxySession, run: TestRun, root: Path) -> list[str]
         return []
     missed = next((call for call in session.calls if call.origin == _MISS_ORIGIN), None)
     causes = [] if missed is None else list(_causes(misses[0], missed, run, root))
-    return [*(causes or [misses[0].text]), f"to record it again, run {_RECORD_COMMAND}"]
+    again = "" if misses[0].nearest is None else " again"
+    return [*(causes or [misses[0].text]), f"to record it{again}, run {_RECORD_COMMAND}"]
 
 
 def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterator[str]:

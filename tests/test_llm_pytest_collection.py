@@ -1,0 +1,366 @@
+"""Test definitions are ordinary pytest items: selected, counted and reported like others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from llm_project import LLMProject, scripted_model
+from llm_proxy.turns import ToolResult
+
+OPENAI: Final = ("--llm-provider=openai", "--llm-model=m")
+VERDICTS: Final[dict[str, str | None]] = {
+    "opens": "PASS",
+    "stays": "FAIL",
+    "wonders": "UNCLEAR",
+    "rambles": None,
+}
+
+
+def definition(name: str, *lines: str) -> str:
+    steps = "steps:\n  - {name: Look, do: Look at the door., expect: It is open.}\n"
+    return "\n".join([f"name: the door {name}", *lines, steps])
+
+
+def respond(request: Any) -> Any:
+    """Look at the door, then return the verdict that the name of the test determines."""
+    prompt = request.conversation.first_user_text
+    name = next(name for name in VERDICTS if f"the door {name}" in prompt)
+    parts = [part for message in request.conversation.messages for part in message.parts]
+    if not any(isinstance(part, ToolResult) for part in parts):
+        return {"tool_calls": [{"name": "door_look", "args": {"step": "1"}}]}
+    if (verdict := VERDICTS[name]) is None:
+        return "I looked at the door."
+    issues = ["The door is stuck."] if verdict == "FAIL" else []
+    steps = [{"name": "Look", "status": "fail" if issues else "pass", "details": "I looked."}]
+    return json.dumps({"verdict": verdict, "reason": "I saw.", "steps": steps, "issues": issues})
+
+
+PLUGIN: Final = '''
+    import asyncio
+    import os
+
+    from llm_pytest.plugin_base import LLMPlugin
+
+    class Door(LLMPlugin):
+        name = "door"
+
+        async def look(self) -> dict:
+            """Look at the door."""
+            await asyncio.sleep(float(os.environ.get("DOOR_S", "0")))
+            return {"open": True}
+'''
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> LLMProject:
+    folder = tmp_path / "project"
+    (folder / "tests" / "llm" / "plugins").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "tests" / "llm" / "plugins" / "door.py").write_text(dedent(PLUGIN))
+    return LLMProject(folder)
+
+
+def write(project: LLMProject, **definitions: str) -> Path:
+    """Write definitions by name; returns their folder."""
+    folder = project.folder / "tests" / "llm"
+    for name, text in definitions.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def model() -> Iterator[dict[str, str]]:
+    """The variables with which a project uses the scripted model, live."""
+    with scripted_model(respond) as variables:
+        url = variables.pop("LLM_PROXY_UPSTREAM").removeprefix("default=")
+        yield {**variables, "OPENAI_BASE_URL": f"{url}/v1"}
+
+
+FOUR: Final = {
+    "opens": definition("opens", "tags: [smoke, front]"),
+    "stays": definition("stays", "tags: [smoke]"),
+    "wonders": definition("wonders"),
+    "rambles": definition("rambles"),
+}
+
+
+@pytest.mark.shows("003-01")
+def test_each_definition_is_an_item_and_only_a_pass_passes(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    write(project, **FOUR)
+
+    run = project.run(*OPENAI, "tests/llm/", variables=model)
+
+    assert run.verdicts == {
+        "opens": "PASS", "stays": "FAIL", "wonders": "UNCLEAR", "rambles": "UNCLEAR",
+    }  # fmt: skip
+    assert "3 failed, 1 passed" in run.output
+    report = run.report("the door stays")
+    assert report.startswith("FAIL: I saw.\n")
+    assert "  fail  Look  I looked.\n" in report
+    assert 'step 1 "Look": door_look() → {"open": true}\n' in report
+    assert "issues:\n  The door is stuck.\n" in report
+    assert re.search(r"openai, 2 responses, [\d,]+ input tokens, [\d,]+ output tokens", report)
+    assert run.report("the door wonders").startswith("UNCLEAR: I saw.\n")
+    assert run.report("the door rambles").startswith(
+        "UNCLEAR: the last response contains no JSON object with a verdict: I looked at the door.\n"
+    )
+    assert "Traceback" not in run.output
+
+
+SELECTIONS: Final = {
+    "by name": (("-k", "stays or wonders"), {"stays", "wonders"}),
+    "by tag": (("-m", "smoke and not front", "--strict-markers"), {"stays"}),
+    "by the marker of all": (("-m", "llm"), set(FOUR)),
+    "by file": (("tests/llm/opens.yaml",), {"opens"}),
+    "until the first failure": (
+        ("-x", "tests/llm/stays.yaml", "tests/llm/wonders.yaml"),
+        {"stays"},
+    ),
+    "in two processes": (("-n", "2", "tests/llm"), set(FOUR)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "selected"), SELECTIONS.values(), ids=SELECTIONS)
+def test_the_usual_options_select_tests(
+    project: LLMProject, model: dict[str, str], arguments: tuple[str, ...], selected: set[str]
+) -> None:
+    write(project, **FOUR)
+
+    run = project.run(*OPENAI, *arguments, variables=model)
+
+    assert run.verdicts.keys() == selected, run.output
+
+
+def test_tags_of_pytest_do_what_they_do_for_other_tests(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    write(
+        project,
+        opens=definition("opens", "tags: [skip]"),
+        stays=definition("stays", "tags: [xfail]"),
+    )
+
+    run = project.run(*OPENAI, variables=model)
+
+    assert "1 skipped, 1 xfailed" in run.output
+
+
+def test_a_junit_file_has_verdict_usage_and_report(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    write(project, stays=FOUR["stays"])
+
+    project.run(*OPENAI, "--junit-xml=report.xml", variables=model)
+
+    [case] = ET.parse(project.folder / "report.xml").iter("testcase")  # noqa: S314 # our own
+    properties = {each.get("name"): str(each.get("value")) for each in case.iter("property")}
+    failure = case.find("failure")
+    assert case.get("name") == "the door stays"
+    assert properties["llm_verdict"] == "FAIL"
+    assert properties["llm_usage"].startswith("openai, 2 responses, ")
+    assert failure is not None
+    assert "The door is stuck." in str(failure.text)
+
+
+def test_files_are_collected_in_their_folder_or_by_name(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    folder = write(project, opens=FOUR["opens"], _shared="no: definition")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "stays.yml").write_text(FOUR["stays"])
+    (project.folder / "compose.yaml").write_text("services: {}")
+    (project.folder / "wonders.yaml").write_text(FOUR["wonders"])
+
+    in_folder = project.run(*OPENAI, variables=model)
+    by_name = project.run(*OPENAI, "wonders.yaml", variables=model)
+
+    assert "1 failed, 1 passed" in in_folder.output
+    assert "1 failed" in by_name.output
+    assert "wonders" in by_name.output
+
+
+def test_without_its_option_no_definition_is_collected(project: LLMProject) -> None:
+    write(project, opens="not: a definition")
+
+    assert "no tests ran" in project.run_without_llm("tests/llm").output
+
+
+def test_a_definition_with_mistakes_is_reported_with_each_place(project: LLMProject) -> None:
+    write(project, opens="name: the door opens\nsteps:\n  - {name: Look, doo: Look.}\ntimout: 3\n")
+
+    run = project.run(*OPENAI)
+
+    assert "1 error" in run.output
+    assert "opens.yaml:3:18: $.steps[0].doo: unknown field 'doo'; did you mean 'do'?" in run.output
+    assert "opens.yaml:4:1: $.timout: unknown field 'timout'; did you mean 'timeout'?" in run.output
+    assert "Traceback" not in run.output
+
+
+BROKEN: Final = {
+    "a plugin": (
+        (("plugins/zebra.py", "import no_such_module"),), (),
+        "zebra.py: cannot load the plugin: ModuleNotFoundError: No module named 'no_such_module'",
+    ),
+    "a provider": ((), ("--llm-provider=openay",), "Unknown provider: openay. Available: ["),
+    "a variable": (
+        (("opens.yaml", definition("opens", 'description: "{{ env.DOOR_URL }}"')),), (),
+        "the environment variable DOOR_URL is not set",
+    ),
+    "an allowed host": ((), ("-o", "llm_allowed_hosts=http://x/"), "http://x/"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "arguments", "message"), BROKEN.values(), ids=BROKEN)
+def test_what_keeps_a_test_from_running_is_one_sentence(
+    project: LLMProject,
+    files: tuple[tuple[str, str], ...],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    folder = write(project, opens=FOUR["opens"])
+    for name, text in files:
+        (folder / name).write_text(text)
+
+    run = project.run(*OPENAI, *arguments)
+
+    assert "1 failed" in run.output
+    assert message in run.report("the door opens")
+    assert "Traceback" not in run.output
+
+
+REFUSED: Final = {
+    "no repetition": (("--llm-repeat=0",), "--llm-repeat: expected at least 1, got 0"),
+    "repetitions of a replay": (
+        ("--llm-repeat=2", "--llm-proxy=replay"),
+        "--llm-repeat runs tests live, and the mode of llm-proxy is replay: add --llm-proxy=off",
+    ),
+    "a price": (
+        ("-o", "llm_prices=gpt-4o: 2"),
+        (
+            "llm_prices: 'gpt-4o: 2': expected MODEL = INPUT OUTPUT in USD per million tokens, "
+            "such as gpt-4o = 2.50 10.00"
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_options_that_make_no_sense_are_refused(
+    project: LLMProject, arguments: tuple[str, ...], message: str
+) -> None:
+    write(project, opens=FOUR["opens"])
+
+    run = project.run(*arguments)
+
+    assert run.pytest_run.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {message}\n" in run.output
+
+
+def test_repetitions_count_the_verdicts(project: LLMProject) -> None:
+    write(project, opens=FOUR["opens"], stays=FOUR["stays"])
+    runs: list[str] = []
+
+    def respond_in_turn(request: Any) -> Any:
+        response = respond(request)
+        if isinstance(response, str) and "the door opens" in request.conversation.first_user_text:
+            runs.append(response)
+            return response.replace("PASS", "FAIL") if len(runs) == 2 else response  # one of them
+        return response
+
+    with scripted_model(respond_in_turn) as variables:
+        url = variables.pop("LLM_PROXY_UPSTREAM").removeprefix("default=")
+        live = {**variables, "OPENAI_BASE_URL": f"{url}/v1"}
+        run = project.run(*OPENAI, "--llm-repeat=3", variables={**live, "CI": "true"})
+
+    assert "4 failed, 2 passed" in run.output
+    assert "opens.yaml::the door opens: 3 runs: 2 PASS, 1 FAIL (flaky)\n" in run.output
+    assert "stays.yaml::the door stays: 3 runs: 3 FAIL\n" in run.output
+
+
+def test_the_summary_has_the_cost_where_a_price_is_known(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    write(project, opens=FOUR["opens"])
+
+    run = project.run(*OPENAI, "-o", "llm_prices=m = 1000000 0", variables=model)
+
+    [usage] = re.findall(r"([\d,]+) input tokens, \d+ output tokens, \$([\d.]+), ", run.output)
+    assert usage[0].replace(",", "") == usage[1].removesuffix(".0000")
+
+
+def test_verbose_mode_shows_what_happens(project: LLMProject, model: dict[str, str]) -> None:
+    write(project, opens=FOUR["opens"])
+
+    run = project.run(*OPENAI, "-v", variables=model)
+
+    assert re.search(
+        r'::the door opens \n?.*door_look {"step":"1"}\n  → {"open": true}\n{"verdict": "PASS"',
+        run.output,
+    )
+
+
+def test_in_ci_tests_are_replayed_unless_another_mode_is_chosen(
+    project: LLMProject, model: dict[str, str]
+) -> None:
+    write(project, opens=FOUR["opens"])
+
+    in_ci = project.run(*OPENAI, variables={**model, "CI": "true"})
+    live = project.run(*OPENAI, "--llm-proxy=off", variables={**model, "CI": "true"})
+
+    assert in_ci.report("the door opens").startswith(
+        "ERROR: this test has no recording\nto record it, run pytest --llm --llm-proxy=auto\n"
+    )
+    assert live.verdicts == {"opens": "PASS"}
+
+
+def test_auto_records_only_what_changed(project: LLMProject) -> None:
+    write(project, opens=FOUR["opens"], wonders=FOUR["wonders"])
+    with scripted_model(respond) as variables:
+        recorded = project.run(*OPENAI, "--llm-proxy=auto", variables=variables)
+        write(project, opens=FOUR["opens"].replace("Look at", "Look hard at"))
+        changed = project.run(*OPENAI, "--llm-proxy=auto", variables=variables)
+    replayed = project.run(*OPENAI, "--llm-proxy=replay")
+
+    assert "played 0 from 0 cassettes, recorded 4" in recorded.output
+    assert "played 2 from 2 cassettes, recorded 2" in changed.output
+    assert replayed.verdicts == changed.verdicts == {"opens": "PASS", "wonders": "UNCLEAR"}
+
+
+def test_looser_rules_are_refused(project: LLMProject) -> None:
+    write(project, opens=FOUR["opens"])
+    (project.folder / "llm-proxy.toml").write_text('normalise = ["ignore=$.messages[*].content"]\n')
+
+    run = project.run(*OPENAI, "--llm-proxy=replay")
+
+    assert "1 error" in run.output
+    assert "ignore=$.messages[*].content" in run.output
+    assert "llm-proxy.toml" in run.output
+
+
+def test_a_verdict_that_fails_is_recorded_and_a_timeout_keeps_the_older_recording(
+    project: LLMProject,
+) -> None:
+    folder = write(project, stays=definition("stays", "timeout: 20"))
+    with scripted_model(respond) as variables:
+        first = project.run(*OPENAI, "--llm-proxy=record", variables=variables)
+        before = sorted(path.read_bytes() for path in folder.parents[1].rglob("*.jsonl"))
+        again = project.run(
+            *OPENAI, "--llm-proxy=record", "--timeout=1",
+            variables={**variables, "DOOR_S": "30"},
+        )  # fmt: skip
+        after = sorted(path.read_bytes() for path in folder.parents[1].rglob("*.jsonl"))
+
+    assert first.verdicts == {"stays": "FAIL"}
+    assert "1 failed" in again.output
+    assert before == after
+    assert project.run(*OPENAI, "--llm-proxy=replay").verdicts == {"stays": "FAIL"}
