@@ -181,7 +181,7 @@ async def raw_server(
     """A server that has been initialised."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, "--project-root", str(root),
-        cwd=root, env=server_environment(root, **extra), start_new_session=True,
+        cwd=root.parent, env=server_environment(root, **extra), start_new_session=True,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

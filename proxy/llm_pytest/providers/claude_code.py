@@ -58,6 +58,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "DISABLE_GROWTHBOOK": "1",
 }
 _CREDENTIALS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
 _OUTER_SESSION: Final = frozenset(
     ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT")
 )
@@ -145,7 +146,7 @@ class ClaudeCodeProvider(LLMProvider):
         yield "--no-session-persistence"
 
     def _mcp_configuration(self, folder: Path) -> dict[str, Any]:
-        root = str(self._context.project_root)
+        root, environ = str(self._context.project_root), self._context.environ
         return {
             "mcpServers": {
                 SERVER_NAME: {
@@ -157,6 +158,10 @@ class ClaudeCodeProvider(LLMProvider):
                         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                         ALLOWED_HOSTS_VARIABLE: ",".join(self._context.allowed_hosts),
                         EVENTS_FILE_VARIABLE: str(folder / "events.jsonl"),
+                        # The tools have that of the user.
+                        _CACHE_VARIABLE: environ.get(
+                            _CACHE_VARIABLE, f"{environ.get('HOME', '')}/.cache"
+                        ),
                     },
                     "alwaysLoad": True,  # in the first request, not found by a search of tools
                 }
@@ -176,6 +181,7 @@ class ClaudeCodeProvider(LLMProvider):
         if any(environ.get(name) for name in _CREDENTIALS):
             # Only a login needs the user's folder; other contents of it may change requests.
             environ["CLAUDE_CONFIG_DIR"] = str(folder / "config")
+        environ[_CACHE_VARIABLE] = str(folder / "cache")  # or each test would leave a log there
         # After its own limit of 30 s, the CLI would go on without tools.
         return {**environ, **_SETTINGS, "MCP_TIMEOUT": str(int(timeout_s * 1000) + 1000)}
 
