@@ -104,9 +104,10 @@ class ToolSet:
         for name, family_tool in self._tools.items():
             definition = family_tool.tool.definition
             schema: dict[str, Any] = dict(cast("Any", definition.parameters_schema))
+            parameters = schema.get("properties", {}) | family_tool.added_schemas
             schema["properties"] = {
-                **schema.get("properties", {}), **family_tool.added_schemas,
-            }  # fmt: skip
+                name: _without_null(parameter) for name, parameter in parameters.items()
+            }
             definitions.append(
                 {"name": name, "description": definition.description, "inputSchema": schema}
             )
@@ -232,6 +233,16 @@ def _family_tools(family: LLMPlugin) -> dict[str, _FamilyTool]:
                 own_parameters=frozenset(inspect.signature(method).parameters),
             )
     return tools
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter that may be left out, without null as its value and default."""
+    match schema:
+        case {"anyOf": [inner, {"type": "null"}], "default": None}:
+            others = [each for each in schema.items() if each[0] not in {"anyOf", "default"}]
+            return {**dict(others), **inner}
+        case _:
+            return schema
 
 
 def _failure_text(error: BaseException) -> str:

@@ -50,17 +50,17 @@ _MAX_SHOWN_CHARS: Final = 100
 _MAX_HEADER_CHARS: Final = 10_000
 _LOOPBACK: Final = (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6))
 
-_Scalar = str | int | float | bool
-_Fields = Mapping[str, _Scalar | list[_Scalar]]
+_Fields = dict[str, Any]
+"""Texts, numbers, booleans and lists of them by name: a schema of that would be long."""
 _Url = Annotated[str, Meta(description="An absolute URL: http://HOST:PORT/PATH.")]
 _Headers = Annotated[dict[str, str] | None, Meta(description="Request headers.")]
 _Query = Annotated[
-    dict[str, _Scalar | list[_Scalar]] | None,
+    _Fields | None,
     Meta(description="Query parameters, added to the URL; a list repeats its parameter."),
 ]
 _JsonBody = Annotated[Any, Meta(description="The body as a JSON value.")]
 _Form = Annotated[
-    dict[str, _Scalar | list[_Scalar]] | None,
+    _Fields | None,
     Meta(description="The body as form fields, URL-encoded."),
 ]
 _Body = Annotated[
@@ -387,12 +387,16 @@ def _check_header(name: str, value: str) -> None:
 
 
 def _url_encoded(fields: _Fields) -> str:
-    """Fields as a query or form; booleans as in JSON."""
+    """Fields as a query or form; booleans as in JSON.  Raises `ToolError` for another value."""
     pairs = [
         (name, item)
         for name, value in fields.items()
         for item in (value if isinstance(value, list) else [value])
     ]
+    for name, item in pairs:
+        if not isinstance(item, str | int | float):
+            shown = printable_excerpt(name, _MAX_SHOWN_CHARS)
+            raise ToolError(f"{shown}: expected a text, a number, a boolean or a list of them")
     return urlencode(
         [(name, str(item).lower() if isinstance(item, bool) else item) for name, item in pairs]
     )
