@@ -475,6 +475,7 @@ USER = {
     ("user", "is_replay", "key", "has_own_config"),
     [
         ({}, False, None, False),
+        ({"ANTHROPIC_API_KEY": ""}, False, None, False),
         ({"ANTHROPIC_API_KEY": "sk-user"}, False, "sk-user", True),
         ({}, True, DUMMY_API_KEY, True),
         ({"ANTHROPIC_API_KEY": "sk-user"}, True, DUMMY_API_KEY, True),

@@ -414,12 +414,12 @@ async def test_a_project_that_does_not_exist_is_an_error(tmp_path: Path) -> None
 
 
 async def test_without_the_mcp_sdk_the_server_says_how_to_install_it(project: Path) -> None:
-    advice = "install it with pip install 'llm-proxy-replay[llm-tests]'"
+    advice = "run pip install 'llm-proxy-replay[llm-tests]'"
     start = "import sys; sys.modules['mcp'] = None; from llm_pytest.mcp_server import main; main()"
 
     assert await failed_start(project, environment(project.parent), "-c", start) == (
         2,
-        f"llm_pytest: error: no package mcp; {advice}",
+        f"llm_pytest: error: LLM tests require mcp; {advice}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ from llm_pytest.errors import ProviderFailed, UnreadableVerdict
 from llm_pytest.models import TestSpec, TestStep, Verdict
 from llm_pytest.providers.base import ProviderContext
 from llm_pytest.providers.claude_code import ClaudeCodeProvider
-from llm_pytest.toolset import ToolSet
+from llm_pytest.toolset import ToolSet, make_toolset
 from real_programs import CLAUDE_CODE, JUDGES, KEY
 from scripted_provider import provider_script
 from stub_upstream import Upstream, upstream
@@ -71,15 +72,23 @@ class Place:
     shown: list[str]
 
     async def run(
-        self, *, verbose: bool = False, timeout_s: float = 60, max_turns: int = 5, key: str = KEY
+        self,
+        *,
+        prompt: str = "Test the shop.",
+        verbose: bool = False,
+        timeout_s: float = 60,
+        max_turns: int = 5,
+        key: str = KEY,
+        token: str = "",
     ) -> Verdict:
         """Let the model run a test."""
         environ = environment(
             self.root.parent, ANTHROPIC_BASE_URL=self.model.url, ANTHROPIC_API_KEY=key,
-            LLM_PYTEST_CLAUDE=COMMAND, SHOP="the shop", NO_PROXY="127.0.0.1",
+            CLAUDE_CODE_OAUTH_TOKEN=token, LLM_PYTEST_CLAUDE=COMMAND, SHOP="the shop",
+            NO_PROXY="127.0.0.1",
         )  # fmt: skip
         context = ProviderContext(
-            prompt="Test the shop.", toolset=self.toolset, project_root=self.root,
+            prompt=prompt, toolset=self.toolset, project_root=self.root,
             environ=environ, show=self.shown.append,
         )  # fmt: skip
         spec = TestSpec(name="Buy", steps=(TestStep("Buy", "Buy tea."),), max_turns=max_turns)
@@ -134,16 +143,31 @@ async def test_the_model_calls_the_tools_of_the_project(tmp_path: Path, verbose:
         )
 
 
-async def test_the_model_has_only_the_tools_of_the_test(tmp_path: Path) -> None:
+async def test_the_model_gets_the_prompt_and_the_tools_of_the_test(tmp_path: Path) -> None:
+    file = tmp_path / "file.txt"
+    file.write_text("the content of a file")
+    prompt = f"Read @{file}."
     async with place(tmp_path, VERDICT) as shop:
-        await shop.run()
+        await shop.run(prompt=prompt)
 
         [(_, body)] = shop.model.requests
-        offered = {tool["name"] for tool in json.loads(body)["tools"]}
-        own = {name for name in offered if name.startswith("mcp__llm_pytest__")}
-        assert "mcp__llm_pytest__shop_order" in own
-        assert "mcp__llm_pytest__assert_status" in own
-        assert offered - own <= {"DeferredToolPlaceholder"}
+        request = json.loads(body)
+        offered = {tool["name"].removeprefix("mcp__llm_pytest__") for tool in request["tools"]}
+        assert offered == {each["name"] for each in make_toolset(shop.root).definitions()}
+        assert request["messages"][0]["content"] == prompt
+        assert file.read_bytes() not in body
+
+
+async def test_a_login_and_a_key_send_the_same_requests(tmp_path: Path) -> None:
+    async with place(tmp_path, ORDER, VERDICT) as shop:
+        await shop.run()
+        await shop.run(key="", token="sk-ant-oat01-canary")
+
+        folder = rb"llm-pytest-[a-z0-9_]+"  # of each run
+        bodies = [json.loads(re.sub(folder, b"", body)) for _, body in shop.model.requests]
+        for body in bodies:
+            del body["metadata"]
+        assert bodies[:2] == bodies[2:]
 
 
 async def test_at_the_timeout_the_tools_clean_up_and_all_processes_end(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ recorded once and replayed without a key; the tools run each time.
     toolset, evidence       the tools of one test, and its calls as evidence
     tools/                  the families `http_*` and `assert_*`
     plugin_base, plugins    families that a project adds
-    mcp_server              the tools over MCP
+    mcp_server, tool_server the tools over MCP, in a process of their own
+    server_events           what that process reports
     providers/              who lets a model carry out a test
     verdicts                reads verdicts, and checks them against the evidence
     runner                  `run_llm_test`: one test from definition to verdict

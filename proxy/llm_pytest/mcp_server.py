@@ -30,7 +30,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
+from llm_proxy.errors import UsageError
 from llm_pytest.errors import LLMTestError
+from llm_pytest.extras import needs_extra
 from llm_pytest.server_events import (
     ALLOWED_HOSTS_VARIABLE,
     END_SIGNALS,
@@ -89,7 +91,7 @@ def _serve(root: Path, environ: Mapping[str, str]) -> None:
     writer = EventWriter(Path(events_file)) if events_file else None
     try:
         server = _make_server(root, environ, writer.add if writer else lambda _: None)
-    except LLMTestError as error:
+    except (LLMTestError, UsageError) as error:
         print(f"llm_pytest: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 # a command
         if writer:
             writer.add(ServerEvent(failure=str(error)))
@@ -104,20 +106,16 @@ def _serve(root: Path, environ: Mapping[str, str]) -> None:
 def _make_server(
     root: Path, environ: Mapping[str, str], report: Callable[[ServerEvent], None]
 ) -> ToolServer:
-    """The server with its tools.  Raises `LLMTestError`."""
+    """The server with its tools.  Raises `LLMTestError` and `UsageError`."""
     # Modules of the project may have the names of libraries; its plugins find them later.
     original_path = sys.path
     sys.path = [folder for folder in sys.path if folder not in ("", str(Path.cwd()))]
     gc.disable()  # nothing that is imported is garbage; it takes a sixth of the time
     try:
         # A second of imports, which the other process does without.
-        from llm_pytest.tool_server import ToolServer  # noqa: PLC0415 # see above
-        from llm_pytest.toolset import make_toolset  # noqa: PLC0415 # see above
-    except ModuleNotFoundError as error:
-        if error.name != "mcp":
-            raise
-        extra = "llm-proxy-replay[llm-tests]"
-        raise LLMTestError(f"no package mcp; install it with pip install '{extra}'") from None
+        with needs_extra():
+            from llm_pytest.tool_server import ToolServer  # noqa: PLC0415 # see above
+            from llm_pytest.toolset import make_toolset  # noqa: PLC0415 # see above
     finally:
         gc.enable()
         sys.path = original_path

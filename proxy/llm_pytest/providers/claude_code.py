@@ -56,6 +56,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "DISABLE_ERROR_REPORTING": "1",
     # Experiments of the vendor, which change requests, differ between accounts and days.
     "DISABLE_GROWTHBOOK": "1",
+    # A prompt that contains `@/path` is a text, and no request to read a file.
+    "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+    # A login asks for an hour, a key for 5 minutes.
+    "FORCE_PROMPT_CACHING_5M": "1",
 }
 _CREDENTIALS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
@@ -174,11 +178,12 @@ class ClaudeCodeProvider(LLMProvider):
             for name, value in self._context.environ.items()
             if name not in _OUTER_SESSION
         }
+        for name in _CREDENTIALS:
+            if self._context.is_replay or not environ.get(name):
+                environ.pop(name, None)  # CI sets a missing secret to nothing, which is no login
         if self._context.is_replay:
-            for name in _CREDENTIALS:
-                environ.pop(name, None)
             environ["ANTHROPIC_API_KEY"] = DUMMY_API_KEY
-        if any(environ.get(name) for name in _CREDENTIALS):
+        if any(name in environ for name in _CREDENTIALS):
             # Only a login needs the user's folder; other contents of it may change requests.
             environ["CLAUDE_CONFIG_DIR"] = str(folder / "config")
         environ[_CACHE_VARIABLE] = str(folder / "cache")  # or each test would leave a log there
