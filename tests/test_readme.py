@@ -129,7 +129,8 @@ class Shell:
         else:
             code, printed = await self._run_to_end(text)
             assert matches(shown, printed), f"$ {text}\n{printed}"
-            assert (code != 0) == any("Error" in line for line in shown), f"$ {text}\n{printed}"
+            has_error = any(re.search("Error|ERROR", line) for line in shown)
+            assert (code != 0) == has_error, f"$ {text}\n{printed}"
 
     async def stop_servers(self) -> None:
         """Stop the servers as Ctrl-C does."""
@@ -221,7 +222,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
                 "HOME": str(home),
                 "XDG_STATE_HOME": str(tmp_path / "state"),
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTEST_PLUGINS": "xdist.plugin,llm_proxy.pytest_plugin",
+                "PYTEST_PLUGINS": "xdist.plugin,llm_proxy.pytest_plugin,llm_pytest.pytest_plugin",
                 "OPENAI_API_KEY": "sk-of-a-reader",
                 "ANTHROPIC_API_KEY": "sk-of-a-reader",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -233,7 +234,10 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 
 TUTORIAL: Final = "docs/tutorial.md"
-GUIDES_IN_PYTHON: Final = ("docs/how-to/pytest.md", "docs/how-to/ci.md", "docs/how-to/chat.md")
+LLM_TESTS: Final = "docs/how-to/llm-tests.md"
+GUIDES_IN_PYTHON: Final = (
+    "docs/how-to/pytest.md", "docs/how-to/ci.md", "docs/how-to/chat.md", LLM_TESTS,
+)  # fmt: skip
 
 
 async def follow(page: str, shell: Shell, *, with_node: bool = False) -> int:
@@ -272,6 +276,8 @@ async def test_readme_does_what_it_says(shell: Shell) -> None:
 async def test_a_page_does_what_it_says(shell: Shell, page: str) -> None:
     if page == TUTORIAL:  # its provider needs no key
         del shell.environment["OPENAI_API_KEY"]
+    if page == LLM_TESTS:  # it names its provider itself
+        del shell.environment["LLM_PROXY_UPSTREAM"]
     assert await follow(page, shell) >= 5
 
 

@@ -13,16 +13,19 @@ from llm_proxy import pytest_plugin as proxy_plugin
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.pytest_sessions import KEEPS_RECORDINGS
-from llm_pytest.definitions import DefinitionError, load_definition
+from llm_pytest.definitions import (
+    DEFINITION_SUFFIXES,
+    DefinitionError,
+    is_definition,
+    load_definition,
+)
 from llm_pytest.miss_explanations import explain_misses
 from llm_pytest.models import TestSpec, Verdict
-from llm_pytest.plugins import DEFINITIONS_FOLDER
 from llm_pytest.prices import parse_prices
 from llm_pytest.providers import DEFAULT_PROVIDER
 from llm_pytest.report import report_lines, usage_text
 from llm_pytest.runner import RunOptions, TestRun, run_test
 
-_SUFFIXES: Final = (".yaml", ".yml")
 _PRESET: Final = "llm-pytest"
 """The match rules for requests of tests: they ignore what changes in each run, and no more."""
 _RECORDING_MODES: Final = ("replay", "record", "auto")
@@ -58,11 +61,10 @@ class LLMTests:
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
     ) -> DefinitionFile | None:
-        """Collect a YAML file that is in a folder `tests/llm`, or that is an argument itself."""
-        if file_path.suffix.lower() not in _SUFFIXES or file_path.name.startswith("_"):
+        """Collect a file that is a definition in a folder `tests/llm`, or an argument itself."""
+        if file_path.suffix.lower() not in (*DEFINITION_SUFFIXES, ".json"):
             return None
-        folders = [folder.parts[-2:] for folder in file_path.parents]
-        if DEFINITIONS_FOLDER.parts not in folders and not parent.session.isinitpath(file_path):
+        if not (is_definition(file_path) or parent.session.isinitpath(file_path)):
             return None
         file: DefinitionFile = DefinitionFile.from_parent(parent, path=file_path)
         file.tests = self
@@ -103,9 +105,10 @@ class LLMTests:
         )
 
 
-class DefinitionFile(pytest.File):
-    """A file with one test definition."""
+class DefinitionFile(pytest.Module):
+    """A file with one test definition: a module for fixtures that have the scope of one."""
 
+    obj = None
     tests: LLMTests
 
     def collect(self) -> Iterator[LLMTest]:

@@ -29,6 +29,7 @@ from llm_proxy.scenario.documents.parsing import Node
 from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
 from llm_pytest.models import TestSpec, VariableValue
+from llm_pytest.plugins import DEFINITIONS_FOLDER
 
 MAX_DEFINITION_BYTES: Final = 256 << 10
 """Larger files are rejected: the prompt would be too long."""
@@ -113,6 +114,21 @@ def definition_files(paths: Sequence[Path]) -> list[Path]:
     return list(files)
 
 
+def is_definition(file: Path) -> bool:
+    """Whether `definition_files` finds a file in a folder `tests/llm` above it."""
+    root = next(
+        (each for each in file.parents if each.parts[-2:] == DEFINITIONS_FOLDER.parts), None
+    )
+    if root is None or file.suffix.lower() not in DEFINITION_SUFFIXES:
+        return False
+    *folders, name = file.relative_to(root).parts
+    return _is_used(name) and all(_is_used(each, is_folder=True) for each in folders)
+
+
+def _is_used(name: str, *, is_folder: bool = False) -> bool:
+    return not name.startswith((".", "_")) and not (is_folder and name in _NO_DEFINITIONS)
+
+
 def _files_in(folder: Path) -> Iterator[Path]:
     try:
         paths = list(folder.iterdir())
@@ -121,10 +137,11 @@ def _files_in(folder: Path) -> Iterator[Path]:
         name = path_as_unicode_text(folder)
         raise DefinitionError([DocumentMistake(name, 0, 0, ROOT_PATH, message)]) from None
     for path in paths:
-        if path.name.startswith((".", "_")):
+        is_folder = path.is_dir()
+        if not _is_used(path.name, is_folder=is_folder):
             continue
-        if path.is_dir():
-            if path.name not in _NO_DEFINITIONS and not path.is_symlink():
+        if is_folder:
+            if not path.is_symlink():
                 yield from _files_in(path)
         elif path.suffix.lower() in DEFINITION_SUFFIXES:
             yield path

@@ -33,6 +33,7 @@ from llm_proxy.matching.normalisers import (
     add_ignored_path,
     without_ignored,
 )
+from llm_proxy.matching.presets import TEST_PRESET
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
 from llm_proxy.misses.nearest import RankedCandidate
 from llm_proxy.routing import RoutedRequest
@@ -210,7 +211,9 @@ def _find_remedies(
     """
     requested, stored = candidate.requested_key_document, candidate.stored_key_document
     differences = candidate.differences.differences
-    if rules.is_exact:
+    # A test that a model runs is recorded again: looser rules are refused.
+    is_test = any(rule.name == TEST_PRESET for rule in rules.rules)
+    if rules.is_exact or is_test:
         return [("", "")] * len(differences), ()
     normaliser_by_path = _normaliser_by_path(requested, stored, differences, rules)
     functions: dict[str, ApplyRule] = {}
