@@ -163,7 +163,7 @@ async def run(
     return await provider.execute_test(spec, [], timeout_s, verbose)
 
 
-@pytest.mark.shows("003-07, 003-08, 003-09")
+@pytest.mark.shows("003-07", "003-08", "003-09")
 @pytest.mark.parametrize(
     ("verbose", "output_format"),
     [
@@ -194,7 +194,7 @@ async def test_the_cli_gets_the_prompt_the_tools_and_nothing_else(
     assert not Path(configuration_file).parent.exists()
 
 
-@pytest.mark.shows("003-05, 003-29")
+@pytest.mark.shows("003-05", "003-29")
 async def test_the_mcp_configuration_starts_the_server_of_the_project(fake: FakeClaude) -> None:
     await run(fake.provider())
 
@@ -207,7 +207,7 @@ async def test_the_mcp_configuration_starts_the_server_of_the_project(fake: Fake
     assert server["env"]["PYTHONPATH"].split(os.pathsep) == [*filter(None, sys.path)]
 
 
-@pytest.mark.shows("003-10, 003-11")
+@pytest.mark.shows("003-10", "003-11")
 @pytest.mark.parametrize("verbose", [False, True])
 async def test_stdin_is_closed(fake: FakeClaude, verbose: bool) -> None:
     await run(fake.provider(), verbose=verbose)
@@ -231,7 +231,7 @@ async def test_a_model_can_be_set(fake: FakeClaude) -> None:
     assert arguments[arguments.index("--model") + 1] == "claude-opus-5"
 
 
-@pytest.mark.shows("003-12, 003-22")
+@pytest.mark.shows("003-12", "003-22")
 @pytest.mark.parametrize(
     "output",
     [
@@ -259,7 +259,7 @@ async def test_calls_that_the_mcp_server_reports_are_the_evidence(fake: FakeClau
     assert fake.toolset.calls == [CALL]
 
 
-@pytest.mark.shows("003-09, 003-24")
+@pytest.mark.shows("003-09", "003-24")
 async def test_in_verbose_mode_events_are_shown_as_they_arrive(fake: FakeClaude) -> None:
     seen = fake.folder / "seen"
     long_text = "x" * 100_000
@@ -430,7 +430,7 @@ async def test_a_prompt_that_is_too_long_for_a_command_is_a_failure(fake: FakeCl
         await run(fake.provider(prompt="x" * 10_000_000))
 
 
-@pytest.mark.shows("003-14, 003-23")
+@pytest.mark.shows("003-14", "003-23")
 @pytest.mark.parametrize("verbose", [False, True])
 async def test_at_the_timeout_all_processes_end(
     fake: FakeClaude, monkeypatch: pytest.MonkeyPatch, verbose: bool

@@ -213,7 +213,7 @@ def text_of(result: CallToolResult) -> str:
     return content.text
 
 
-@pytest.mark.shows("003-04, 003-32")
+@pytest.mark.shows("003-04", "003-32")
 async def test_a_client_gets_the_tools_of_all_families_as_the_toolset_defines_them(
     project: Path,
 ) -> None:

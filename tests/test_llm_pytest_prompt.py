@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -70,8 +71,8 @@ def reordered(*indexes: int) -> TestSpec:
     return structs.replace(SPEC, steps=tuple(SPEC.steps[index] for index in indexes))
 
 
+@pytest.mark.shows("003-03", "003-06")
 def test_the_definition_is_between_the_markers_with_numbered_steps() -> None:
-    """Shows 003-03, 003-06."""
     assert DEFINITION in PROMPT
 
 
