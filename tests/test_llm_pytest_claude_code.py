@@ -204,7 +204,9 @@ async def test_the_mcp_configuration_starts_the_server_of_the_project(fake: Fake
     assert server["args"] == ["-m", "llm_pytest.mcp_server", "--project-root", str(fake.project)]
     assert server["cwd"] == str(fake.project)
     assert server["env"]["LLM_PYTEST_ALLOWED_HOSTS"] == "shop.example,pay.example:8443"
-    assert server["env"]["PYTHONPATH"].split(os.pathsep) == [*filter(None, sys.path)]
+    assert server["env"]["PYTHONPATH"].split(os.pathsep) == [
+        str(Path.cwd() / folder) for folder in sys.path
+    ]
 
 
 @pytest.mark.shows("003-10", "003-11")

@@ -46,6 +46,8 @@ _CLEANUP_LIMIT_S: Final = CLEANUP_LIMIT_S + 1
 _KILL_LIMIT_S: Final = 1.0
 _READ_SIZE: Final = 1 << 16
 _NO_TOOLS: Final = "its MCP server did not start, so the model had no tools"
+_MAX_MCP_LIMIT_S: Final = 86_400.0
+"""The CLI takes a limit of more than 24 days for none at all."""
 _MAX_SHOWN_CHARS: Final = 300
 
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -120,10 +122,14 @@ class ClaudeCodeProvider(LLMProvider):
                 f"{place}no such command: {program}; install Claude Code with "
                 "npm install -g @anthropic-ai/claude-code"
             )
-        files = {argument: root / argument for argument in arguments}
+        files = [root / argument for argument in arguments]
         return [
-            str(path), *(str(file) if file.is_file() else arg for arg, file in files.items())
-        ]  # fmt: skip
+            str(path),
+            *(
+                str(file) if file.is_file() else argument
+                for file, argument in zip(files, arguments, strict=True)
+            ),
+        ]
 
     def _arguments(self, spec: TestSpec, folder: Path, *, verbose: bool) -> Iterator[str]:
         """The arguments of Claude Code."""
@@ -159,7 +165,9 @@ class ClaudeCodeProvider(LLMProvider):
                     "cwd": root,
                     "env": {
                         # pytest adds folders, such as those of its setting `pythonpath`.
-                        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                        "PYTHONPATH": os.pathsep.join(
+                            str(Path.cwd() / folder) for folder in sys.path
+                        ),
                         ALLOWED_HOSTS_VARIABLE: ",".join(self._context.allowed_hosts),
                         EVENTS_FILE_VARIABLE: str(folder / "events.jsonl"),
                         # The tools have that of the user.
@@ -188,7 +196,8 @@ class ClaudeCodeProvider(LLMProvider):
             environ["CLAUDE_CONFIG_DIR"] = str(folder / "config")
         environ[_CACHE_VARIABLE] = str(folder / "cache")  # or each test would leave a log there
         # After its own limit of 30 s, the CLI would go on without tools.
-        return {**environ, **_SETTINGS, "MCP_TIMEOUT": str(int(timeout_s * 1000) + 1000)}
+        limit_s = min(timeout_s + 1, _MAX_MCP_LIMIT_S)
+        return {**environ, **_SETTINGS, "MCP_TIMEOUT": f"{limit_s * 1000:.0f}"}
 
     async def _run(
         self,
