@@ -18,6 +18,7 @@ from case_tables import each_row
 from llm_pytest.definitions import (
     DefinitionError,
     definition_files,
+    is_definition,
     load_definition,
     parse_definition,
     resolve,
@@ -294,13 +295,15 @@ def test_a_file_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_folder_are_those_of_yaml(tmp_path: Path) -> None:
-    for name in ("b.yaml", "a/c.yml", "_x.yaml", ".y.yaml", "d.json", "plugins/e.yaml"):
+    names = ("b.yaml", "a/c.yml", "_x.yaml", ".y.yaml", "d.json", "plugins/e.yaml", "_f/g.yaml")
+    for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
     found = definition_files([tmp_path, tmp_path / "d.json", tmp_path / "b.yaml"])
 
     assert [str(path.relative_to(tmp_path)) for path in found] == ["a/c.yml", "b.yaml", "d.json"]
+    assert [name for name in names if is_definition(Path(name))] == ["b.yaml", "a/c.yml"]
 
 
 def test_values_are_filled_in_everywhere() -> None:

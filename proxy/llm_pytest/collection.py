@@ -61,10 +61,16 @@ class LLMTests:
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
     ) -> DefinitionFile | None:
-        """Collect a file that is a definition in a folder `tests/llm`, or an argument itself."""
-        if file_path.suffix.lower() not in (*DEFINITION_SUFFIXES, ".json"):
-            return None
-        if not (is_definition(file_path) or parent.session.isinitpath(file_path)):
+        """Collect a definition in a folder `tests/llm`, and a file that is an argument itself."""
+        if parent.session.isinitpath(file_path):
+            is_test = file_path.suffix.lower() in (*DEFINITION_SUFFIXES, ".json")
+        else:
+            is_test = any(
+                is_definition(file_path.relative_to(folder))
+                for folder in file_path.parents
+                if folder.parts[-2:] == DEFINITIONS_FOLDER.parts
+            )
+        if not is_test:
             return None
         file: DefinitionFile = DefinitionFile.from_parent(parent, path=file_path)
         file.tests = self

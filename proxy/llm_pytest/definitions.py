@@ -101,11 +101,10 @@ def read_definition(path: Path) -> bytes:
 
 
 def definition_files(paths: Sequence[Path]) -> list[Path]:
-    """The definitions at and below the paths: files as they are, of folders those of YAML.
+    """The definitions at and below the paths: files as they are, of folders `is_definition`.
 
-    Names that begin with `.` or `_` are skipped, and so are folders named `plugins`.  A path that
-    does not exist is returned, so that reading it fails.  Raises `DefinitionError` for a folder
-    that cannot be read.
+    A path that does not exist is returned, so that reading it fails.  Raises `DefinitionError` for
+    a folder that cannot be read.
     """
     files: dict[Path, None] = {}
     for path in paths:
@@ -114,22 +113,21 @@ def definition_files(paths: Sequence[Path]) -> list[Path]:
     return list(files)
 
 
-def is_definition(file: Path) -> bool:
-    """Whether `definition_files` finds a file in a folder `tests/llm` above it."""
-    root = next(
-        (each for each in file.parents if each.parts[-2:] == DEFINITIONS_FOLDER.parts), None
-    )
-    if root is None or file.suffix.lower() not in DEFINITION_SUFFIXES:
-        return False
-    *folders, name = file.relative_to(root).parts
-    return _is_used(name) and all(_is_used(each, is_folder=True) for each in folders)
+def is_definition(path: Path) -> bool:
+    """Whether a file is a definition by its path below the folder of the definitions.
+
+    It is YAML, no name in its path begins with `.` or `_`, and no folder is named `plugins`.
+    """
+    is_yaml = path.suffix.lower() in DEFINITION_SUFFIXES
+    return is_yaml and not any(map(_is_skipped_folder, path.parts))
 
 
-def _is_used(name: str, *, is_folder: bool = False) -> bool:
-    return not name.startswith((".", "_")) and not (is_folder and name in _NO_DEFINITIONS)
+def _is_skipped_folder(name: str) -> bool:
+    return name.startswith((".", "_")) or name in _NO_DEFINITIONS
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
+    """The definitions in a folder, whose own name is not checked."""
     try:
         paths = list(folder.iterdir())
     except OSError as error:
@@ -137,13 +135,10 @@ def _files_in(folder: Path) -> Iterator[Path]:
         name = path_as_unicode_text(folder)
         raise DefinitionError([DocumentMistake(name, 0, 0, ROOT_PATH, message)]) from None
     for path in paths:
-        is_folder = path.is_dir()
-        if not _is_used(path.name, is_folder=is_folder):
-            continue
-        if is_folder:
-            if not path.is_symlink():
+        if path.is_dir():
+            if not _is_skipped_folder(path.name) and not path.is_symlink():
                 yield from _files_in(path)
-        elif path.suffix.lower() in DEFINITION_SUFFIXES:
+        elif is_definition(Path(path.name)):
             yield path
 
 

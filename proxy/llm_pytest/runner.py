@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from llm_proxy.display import path_as_unicode_text
 from llm_pytest.definitions import resolve
 from llm_pytest.errors import ProviderFailed, UnreadableVerdict
 from llm_pytest.evidence import ToolCallRecord
@@ -91,7 +92,7 @@ def run_llm_test(
 
 def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
     """Run a test, and return what it resulted in.  Raises as `run_llm_test` does."""
-    spec = resolve(spec, options.environ)
+    spec = resolve(spec, options.environ, path_as_unicode_text(yaml_path))
     name = options.provider or spec.provider or DEFAULT_PROVIDER
     root = project_root(yaml_path)
     allowed_hosts = (*spec.allowed_hosts, *options.allowed_hosts)
