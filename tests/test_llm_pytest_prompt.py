@@ -76,6 +76,7 @@ def test_the_definition_is_between_the_markers_with_numbered_steps() -> None:
     assert DEFINITION in PROMPT
 
 
+@pytest.mark.shows("003-21", "003-22")
 @each_row(
     "rule",
     [
@@ -91,12 +92,11 @@ def test_the_definition_is_between_the_markers_with_numbered_steps() -> None:
     ],
 )
 def test_the_prompt_instructs(rule: str) -> None:
-    """Shows 003-21, 003-22."""
     assert rule in PROMPT
 
 
+@pytest.mark.shows("003-25", "003-26", "003-27", "003-28")
 def test_the_format_of_the_verdict_is_the_documents() -> None:
-    """Shows 003-25, 003-26, 003-27, 003-28."""
     format_text = PROMPT[PROMPT.index("{\n") : PROMPT.rindex("}\n") + 1]
     example = json.loads(re.sub(r'"PASS".*"UNCLEAR"|"pass".*"skip"', '"x"', format_text))
 
