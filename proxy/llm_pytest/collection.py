@@ -21,6 +21,7 @@ from llm_pytest.definitions import (
 )
 from llm_pytest.miss_explanations import explain_misses
 from llm_pytest.models import TestSpec, Verdict
+from llm_pytest.plugins import DEFINITIONS_FOLDER
 from llm_pytest.prices import parse_prices
 from llm_pytest.providers import DEFAULT_PROVIDER
 from llm_pytest.report import report_lines, usage_text

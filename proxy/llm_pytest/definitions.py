@@ -29,7 +29,6 @@ from llm_proxy.scenario.documents.parsing import Node
 from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
 from llm_pytest.models import TestSpec, VariableValue
-from llm_pytest.plugins import DEFINITIONS_FOLDER
 
 MAX_DEFINITION_BYTES: Final = 256 << 10
 """Larger files are rejected: the prompt would be too long."""
