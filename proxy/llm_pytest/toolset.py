@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from llm_chat.errors import error_text
 from llm_chat.tools import Tool, invoke
 from llm_proxy.turns import Json
-from llm_pytest.errors import PluginFailed
+from llm_pytest.errors import LLMTestError, PluginFailed
 from llm_pytest.evidence import ToolCallRecord
 from llm_pytest.plugin_base import LLMPlugin, ToolError
 from llm_pytest.plugins import PLUGINS_FOLDER, load_plugins
@@ -209,8 +209,14 @@ def make_toolset(
     allowed_hosts: Sequence[str] = (),
     on_call: Callable[[ToolCallRecord], None] = lambda _: None,
 ) -> ToolSet:
-    """The tools of one test in a project.  Raises `PluginFailed`."""
-    http = HttpTools(allowed_hosts)
+    """The tools of one test in a project.
+
+    Raises `PluginFailed`, and `LLMTestError` for an allowed host that is invalid.
+    """
+    try:
+        http = HttpTools(allowed_hosts)
+    except ValueError as error:
+        raise LLMTestError(f"allowed_hosts: {error}") from None
     families = [http, AssertTools(http.responses), *load_plugins(root)]
     try:
         return ToolSet(families, on_call=on_call)

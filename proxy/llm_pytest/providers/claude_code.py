@@ -187,8 +187,10 @@ class ClaudeCodeProvider(LLMProvider):
             if name not in _OUTER_SESSION
         }
         for name in _CREDENTIALS:
-            if self._context.is_replay or not environ.get(name):
-                environ.pop(name, None)  # CI sets a missing secret to nothing, which is no login
+            # CI sets a missing secret to nothing, which is no login.  In `auto`, a dummy key would
+            # replace the user's login.
+            if self._context.is_replay or environ.get(name) in (None, "", DUMMY_API_KEY):
+                environ.pop(name, None)
         if self._context.is_replay:
             environ["ANTHROPIC_API_KEY"] = DUMMY_API_KEY
         if any(name in environ for name in _CREDENTIALS):
