@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -320,3 +321,16 @@ def test_only_a_file_of_a_named_session_may_have_further_rules(
     )
 
     assert needs_rekeying(meta, parse_rules(["uuids"])) == expected
+
+
+async def test_a_replay_logs_how_many_files_rekeying_would_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+
+    await replayed_bodies(tmp_path, ONE)
+
+    assert (
+        "1 cassette recorded with different --normalise rules; run llm-proxy rekey" in caplog.text
+    )

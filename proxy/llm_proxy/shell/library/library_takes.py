@@ -15,6 +15,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -440,11 +441,9 @@ class LibraryIndex:
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
             self._paths_keyed_differently.add(path)
-            try:
-                meta = parse_cassette_meta(path, first)
-            except CassetteError:
-                return
-            self._outdated_count += needs_rekeying(meta, self._rules)
+            with suppress(CassetteError):  # which is reported when the file is replayed
+                meta = parse_cassette_meta(path, first + b"\n")
+                self._outdated_count += needs_rekeying(meta, self._rules)
         elif has_older_rules(meta_line.get("redaction_rules")) and may_be_redacted(
             second, self._rules.redaction
         ):
