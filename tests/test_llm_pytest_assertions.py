@@ -108,7 +108,6 @@ PASSING: Final[list[tuple[str, dict[str, Json]]]] = [
         "schema",
         {"schema": {"patternProperties": {"^": {}}, "additionalProperties": False}},
     ),
-    ("schema", {"schema": {"pattern": r"^\p{L}+$"}, "path": "$.name"}),
     ("response_time", {"max_ms": 12.3}),
 ]
 
@@ -203,14 +202,6 @@ async def test_response_time_fails_with_its_duration() -> None:
         ("schema", {"schema": {"$schema": "http://["}}, "the schema's $schema http://[ is unknow"),
         ("schema", {"schema": {"$schema": ["a"]}}, "the schema's $schema ['a'] is unknown"),
         ("schema", {"schema": {"$ref": "#/$defs/a"}}, "cannot resolve the reference /$defs/a; "),
-        (
-            "schema", {"schema": {"pattern": "(?=a)"}, "path": "$.name"},
-            "the schema's pattern (?=a) is not a valid RE2 pattern",
-        ),
-        (
-            "schema", {"schema": {"patternProperties": {}, "unevaluatedProperties": False}},
-            "patternProperties together with unevaluatedProperties is not supported",
-        ),
     ],
 )  # fmt: skip
 async def test_a_wrong_call_is_an_error_and_a_failed_assertion(
@@ -310,7 +301,7 @@ async def test_assertions_check_the_responses_of_the_http_tools() -> None:
         ),
         (
             {"additionalProperties": False, "properties": {"a": {}}}, {"a": 1, "b": 2},
-            [("$.b", "additionalProperties", False, 2)],
+            [("$", "additionalProperties", False, ["b"])],
         ),
         (False, 1, [("$", "false", False, 1)]),
         ({"pattern": "^a+$"}, "b", [("$", "pattern", "^a+$", "b")]),
@@ -381,21 +372,6 @@ async def test_a_schema_that_leads_to_itself_is_an_error(schema: Json) -> None:
 # What could take long
 
 
-def exponential_schema(depth: int) -> Json:
-    """A schema that takes 2 ** depth steps."""
-    definitions: dict[str, Json] = {
-        f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]}
-        for n in range(depth)
-    }
-    return {"$ref": "#/$defs/a0", "$defs": {**definitions, f"a{depth}": {"type": "object"}}}
-
-
-async def test_a_schema_that_takes_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_schemas, "_TIME_LIMIT_S", 0.1)
-    failed = await result("schema", schema=exponential_schema(40))
-    assert failed["error"].startswith("the check takes longer than 0.1 s; set path to a part of")
-
-
 MANY: Final = json.dumps([{"n": n} for n in range(70_000)]).encode()
 LONG: Final = json.dumps("a" * 100_000 + "!").encode()
 
@@ -406,10 +382,7 @@ LONG: Final = json.dumps("a" * 100_000 + "!").encode()
         ("matches", LONG, {"path": "$.json", "pattern": "^(a+)+$"}),
         ("matches", LONG, {"path": "$.json", "pattern": "(a|a)*$b"}),
         ("header", LONG, {"name": "content-type", "matches": "^(.+)+x$"}),
-        ("schema", LONG, {"schema": {"pattern": "^(a+)+$"}}),
         ("schema", LONG, {"schema": {"format": "uri"}}),
-        ("schema", MANY, {"schema": {"uniqueItems": False}}),
-        ("schema", MANY, {"schema": {"uniqueItems": True}}),
         ("contains", MANY, {"path": "$.json", "expected": {"n": -1}}),
         ("equals", MANY, {"path": "$.json", "expected": []}),
         ("json_path", MANY, {"path": "$..*..*..*..*"}),

@@ -25,6 +25,7 @@ from llm_proxy.scenario.documents.mistakes import (
     child_path,
     quote_text,
 )
+from llm_proxy.scenario.documents.names import nearest_choice
 from llm_proxy.scenario.documents.parsing import Node
 from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
@@ -39,9 +40,9 @@ _NO_DEFINITIONS: Final = frozenset(("plugins",))
 
 _EXPECTED: Final = "a test definition: an object with name and steps"
 _TEMPLATE_FIELDS: Final = (
-    "description", "variables", "allowed_hosts", "setup", "steps", "teardown",
+    "description", "allowed_hosts", "setup", "steps", "teardown",
 )  # fmt: skip
-"""The fields whose texts may contain variables, except the names of steps."""
+"""The fields whose texts may contain variables, except the names of steps and `variables`."""
 _UNQUOTED_BRACES: Final = re.compile(r"\s*(?:- +)*(?:[\w$-]+: +)?(?:[\[,] *)*\{\{")
 """A line whose value begins with `{{`, which YAML reads as an object."""
 
@@ -170,24 +171,15 @@ def resolve(spec: TestSpec, environ: Mapping[str, str], file: str = "") -> TestS
     def render(text: str, path: str) -> str:
         try:
             return variables.render(text, values, environ)
-        except variables.UnusableText as error:
-            mistakes.extend(
-                DocumentMistake(file or spec.name, 0, 0, path, f"{path}: {problem}")
-                for problem in error.problems
-            )
+        except variables.MissingVariable as error:
+            problem = f"{path}: {error}"
+            mistakes.append(DocumentMistake(file or spec.name, 0, 0, path, problem))
             return ""
 
     def render_all(texts: tuple[str, ...], path: str) -> tuple[str, ...]:
         return tuple(render(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
-    order, cycles = variables.order_of_variables(spec.variables)
-    for cycle in cycles:
-        path = child_path("$.variables", cycle[0])
-        message = f"{path}: {_cycle_message(cycle)}"
-        mistakes.append(DocumentMistake(file or spec.name, 0, 0, path, message))
-        values |= dict.fromkeys(cycle, "")
-    for name in order:
-        value = spec.variables[name]
+    for name, value in spec.variables.items():
         path = child_path("$.variables", name)
         values[name] = render(value, path) if isinstance(value, str) else value
     resolved = structs.replace(
@@ -240,13 +232,6 @@ def template_texts(node: Node) -> Iterator[tuple[Node, str]]:
                 yield text, path
 
 
-def _cycle_message(cycle: Sequence[str]) -> str:
-    if len(cycle) == 1:
-        return f"the variable '{cycle[0]}' refers to itself; replace it with a value"
-    names = ", ".join(f"'{name}'" for name in cycle)
-    return f"the variables {names} refer to each other in a cycle; replace one with a value"
-
-
 def _with_quote_hints(
     mistakes: Iterable[DocumentMistake], source: str
 ) -> Iterator[DocumentMistake]:
@@ -283,11 +268,9 @@ class _NodeChecker:
             if "\0" in text.value:
                 message = "the text contains a null character; remove the character"
                 yield self._mistake(text.mark, path, message)
-        known_names = self._variables()
+        names = self._variable_names()
         for text, path in template_texts(self._root):
-            for problem in variables.text_problems(text.value, known_names):
-                mark = self._position_in_text(text.mark, problem.name)
-                yield self._mistake(mark, path, problem.message)
+            yield from self._mistakes_in_expressions(text, path, names)
 
     def _mistakes_in_names(self) -> Iterator[DocumentMistake]:
         first_by_name: dict[str, SourceMark] = {}
@@ -309,32 +292,56 @@ class _NodeChecker:
                 yield self._mistake(name.mark, path, message)
 
     def _mistakes_in_name(self, text: Node, path: str) -> Iterator[DocumentMistake]:
-        if variables.has_expression(text.value):
+        if "{{" in text.value:
             yield self._mistake(text.mark, path, "variables are not supported in this field")
         if len(text.value.splitlines()) > 1 or text.value.isspace():
             yield self._mistake(text.mark, path, "expected one line of text")
 
     def _mistakes_in_variables(self) -> Iterator[DocumentMistake]:
-        member = self._members.get("variables")
-        if member is None:
-            return
-        for name, value in member.value.items():
-            if problem := variables.name_problem(name):
-                yield self._mistake(value.place, child_path("$.variables", name), problem)
-        for cycle in variables.order_of_variables(self._variables())[1]:
-            place = member.value[cycle[0]].place
-            path = child_path("$.variables", cycle[0])
-            yield self._mistake(place, path, _cycle_message(cycle))
+        names = self._variable_names()
+        for index, (name, value) in enumerate(self._variables.items()):
+            path = child_path("$.variables", name)
+            if not variables.is_valid_name(name):
+                message = "not a valid name of a variable; use letters, digits and _, but not env"
+                yield self._mistake(value.place, path, message)
+            if isinstance(value.value, str):
+                # Values may use those above, so there are no cycles.
+                yield from self._mistakes_in_expressions(value, path, names[:index], names)
 
-    def _variables(self) -> dict[str, VariableValue]:
+    def _mistakes_in_expressions(
+        self, text: Node, path: str, known_names: Sequence[str], later_names: Sequence[str] = ()
+    ) -> Iterator[DocumentMistake]:
+        for name in dict.fromkeys(variables.expressions(text.value)):
+            if name in known_names or name.startswith(f"{variables.ENVIRONMENT_NAME}."):
+                continue
+            if not name:
+                message = (
+                    "{{ is the start of a variable; write {{ name }}, {{ env.NAME }}, or "
+                    "{{ '{{' }} for two braces"
+                )
+            elif name in later_names:
+                message = f"the variable '{name}' is defined below; define it above"
+            elif nearest := nearest_choice(name, known_names):
+                message = f"unknown variable '{name}'; did you mean '{nearest}'?"
+            else:
+                message = (
+                    f"unknown variable '{name}'; known: {', '.join(known_names) or 'none'}; add it "
+                    f"to variables, or write {{{{ env.{name} }}}} for an environment variable"
+                )
+            yield self._mistake(self._position_in_text(text.mark, name), path, message)
+
+    @property
+    def _variables(self) -> Mapping[str, Node]:
         member = self._members.get("variables")
-        values = {} if member is None else member.value
-        return {name: value.value for name, value in values.items()}
+        return {} if member is None else member.value
+
+    def _variable_names(self) -> list[str]:
+        return [*self._variables]
 
     def _position_in_text(self, start: SourceMark, name: str) -> SourceMark:
         """Where a name is in an expression of the text that begins at `start`."""
         begin = self._line_starts[start.line - 1] + start.column - 1
-        pattern = re.compile(rf"\{{\{{(?:(?!\}}\}}).)*?(?<![\w.])({re.escape(name)})\b", re.DOTALL)
+        pattern = re.compile(rf"\{{\{{[ \t]*({re.escape(name)})\b")
         if not name or (found := pattern.search(self._source, begin)) is None:
             return start
         line = bisect_right(self._line_starts, found.start(1))

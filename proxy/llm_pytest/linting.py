@@ -17,7 +17,7 @@ from llm_proxy.scenario.documents.parsing import Node
 from llm_pytest.definitions import check_definition, template_texts, texts_below
 from llm_pytest.models import TestSpec
 from llm_pytest.providers import PROVIDER_NAMES
-from llm_pytest.variables import used_names
+from llm_pytest.variables import expressions
 
 _MARKER: Final = re.compile(r"[A-Za-z]\w*")
 _RESERVED_MARKERS: Final = frozenset(("and", "or", "not"))
@@ -81,9 +81,9 @@ class _Linter:
         variables = self._members.get("variables")
         if variables is None:
             return
-        used: set[str] = set()
-        for text, _ in template_texts(self._root):
-            used |= used_names(text.value)
+        texts = [text.value for text, _ in template_texts(self._root)]
+        texts += [str(value.value) for value in variables.value.values()]
+        used = {name for text in texts for name in expressions(text)}
         for name, value in variables.value.items():
             if name not in used:
                 path = child_path("$.variables", name)
