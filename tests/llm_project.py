@@ -33,6 +33,21 @@ VERDICTS: Final = {
     "cleanup": "FAIL",
     "timeout": "FAIL",
 }
+_CHANGED: Final = "has changed since the recording\n "
+DEFECTS: Final = {
+    "error": f"setup: the result of http_post {_CHANGED} $.status: recorded 201, now 500\n",
+    "value": f"setup: the result of http_post {_CHANGED} $.json.total: recorded 0, now 1\n",
+    "field": f"setup: the result of http_post {_CHANGED} $.json.total: recorded 0, now no value\n",
+    "slow": (
+        f'step 1 "Add two teas": the result of assert_response_time {_CHANGED} $.passed: recorded '
+        "true, now false\n"
+    ),
+    "down": (
+        f"setup: the result of http_post {_CHANGED} $.error: recorded no value, now "
+        '"connection refused by 127.0.0.1:'
+    ),
+}
+"""What the report of the test `checkout` says in a replay, by the defect of the shop."""
 _VERDICT_LINE: Final = re.compile(r"^(PASS|FAIL|UNCLEAR|ERROR) +\S*/(\w+)\.yaml::", re.MULTILINE)
 _TIME: Final = re.compile(r", ([0-9.]+) s$", re.MULTILINE)
 

@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli_process import environment
-from llm_project import VERDICTS, LLMProject, scripted_model, shop_project
+from llm_project import DEFECTS, VERDICTS, LLMProject, LLMTestRun, scripted_model, shop_project
 from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.dialects.encoding import EncodeContext
 from llm_proxy.exchange import Request
@@ -202,11 +201,13 @@ async def test_without_a_login_the_failure_says_so(tmp_path: Path) -> None:
             await shop.run(key="")
 
 
-def run_shop(project: LLMProject, mode: str, home: Path, **variables: str) -> Any:
-    """Run the shop's tests with Claude Code, with this home folder."""
+def run_shop(
+    project: LLMProject, mode: str, home: Path, tests: str = "tests/llm", **variables: str
+) -> LLMTestRun:
+    """Run tests of the shop with Claude Code, with this home folder."""
     home.mkdir()
     return project.run(
-        f"--llm-proxy={mode}", "--llm-provider=claude-code", "tests/llm",
+        f"--llm-proxy={mode}", "--llm-provider=claude-code", tests,
         variables={"HOME": str(home), "LLM_PYTEST_CLAUDE": COMMAND, **variables},
     )  # fmt: skip
 
@@ -228,7 +229,9 @@ def test_the_tests_of_a_shop_have_the_same_verdicts_in_replay_elsewhere(tmp_path
     assert log.read_text().splitlines().count("POST /carts") == 3
     assert not [*(tmp_path / "empty home").iterdir()]
 
-    broken = run_shop(elsewhere, "replay", tmp_path / "home 3", SHOP_DEFECT="value")
-
-    assert broken.verdicts["checkout"] == "ERROR", broken.output
-    assert "has changed since the recording" in broken.report("checkout")
+    for defect, words in DEFECTS.items():
+        broken = run_shop(
+            elsewhere, "replay", tmp_path / defect, "tests/llm/checkout.yaml", SHOP_DEFECT=defect
+        )
+        assert broken.verdicts == {"checkout": "ERROR"}, broken.output
+        assert words in broken.report("checkout")

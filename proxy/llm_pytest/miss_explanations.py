@@ -33,8 +33,8 @@ _RULES: Final = matching.RuleSet((PRESETS[TEST_PRESET],))
 _RECORD_COMMAND: Final = "pytest --llm --llm-proxy=auto"
 _MAX_DIFFERENCES: Final = 5
 _MISS_ORIGIN: Final = "miss"
-_PLACEHOLDER: Final = re.compile(r"([:\[,] ?)(<[a-z-]+(?:-[0-9]+)?>)")
-"""Replaces a number in JSON."""
+_PLACEHOLDER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(<[a-z-]+(?:-[0-9]+)?>)')
+"""A string in JSON, or a placeholder that replaces a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,7 @@ def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterato
 def _differences(old: str, new: str) -> Iterator[str]:
     """What differs between two results, which are JSON or not, in lines."""
     try:
-        documents: list[Json] = [
-            json.loads(_PLACEHOLDER.sub(r'\1"\2"', text)) for text in (old, new)
-        ]
+        documents: list[Json] = [json.loads(_PLACEHOLDER.sub(_quoted, each)) for each in (old, new)]
     except ValueError:
         yield format_word_diff(old, new)
         return
@@ -97,6 +95,10 @@ def _differences(old: str, new: str) -> Iterator[str]:
         yield f"{path}: recorded {recorded}, now {current}"
     if len(differences) > _MAX_DIFFERENCES:
         yield f"and {len(differences) - _MAX_DIFFERENCES} more"
+
+
+def _quoted(match: re.Match[str]) -> str:
+    return f'"{match[1]}"' if match[1] else match[0]
 
 
 def _recorded_request(file: Path) -> _Request | None:
