@@ -8,7 +8,8 @@ simulate    how many scripted answers it serves in a second
 library     how soon a library of 100,000 cassettes is open, and what a hit in it costs
 miss        how long a miss among 10,000 cassettes takes
 chat        what llm_chat costs: CPU for a response, many conversations at once
-test        how long LLMProxy takes to start, and what a session adds to a test
+test        how long LLMProxy takes to start, what a session adds to a test, and how long a
+            replayed LLM test takes
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
 
@@ -25,6 +26,7 @@ from pathlib import Path
 import conversations
 import cpu
 import large_library
+import llm_tests
 import misses
 import pace_accuracy
 import record_latency
@@ -73,6 +75,11 @@ def _parse_arguments() -> argparse.Namespace:
     return arguments
 
 
+def _measure_tests(folder: Path, *, is_quick: bool) -> Iterator[Row]:
+    yield from sessions.measure(folder, is_quick=is_quick)
+    yield from llm_tests.measure(folder, is_quick=is_quick)
+
+
 def _measure_groups(groups: Sequence[str], library: Path, *, is_quick: bool) -> Iterator[Row]:
     measures = {
         "record": record_latency.measure,
@@ -82,7 +89,7 @@ def _measure_groups(groups: Sequence[str], library: Path, *, is_quick: bool) -> 
         "library": large_library.measure,
         "miss": misses.measure,
         "chat": conversations.measure,
-        "test": sessions.measure,
+        "test": _measure_tests,
         "computing": cpu.measure,
     }
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
