@@ -272,6 +272,19 @@ def test_plugins_clean_up_at_the_end(project: Project, *, ends_in_time: bool) ->
     assert sys.modules["llm_pytest_plugins.door"].Door.cleanups == [1]
 
 
+def test_a_cleanup_that_fails_is_in_the_evidence(project: Project) -> None:
+    plugin = project.plugins / "door.py"
+    plugin.write_text(plugin.read_text().replace("self.cleanups.append(1)", "1 / 0"))
+
+    with model(project, OPEN, PASS) as with_model:
+        run = with_model.run()
+
+    assert run.outcome == Verdict("PASS", "It is open.")
+    assert [(call.tool, call.step, call.result) for call in run.calls[1:]] == [
+        ("door.cleanup", "teardown", {"error": "ZeroDivisionError: division by zero"})
+    ]
+
+
 def test_an_error_of_the_provider_is_no_verdict(project: Project, unreachable_url: str) -> None:
     broken = Project(project.definition, {"OPENAI_BASE_URL": unreachable_url})
 

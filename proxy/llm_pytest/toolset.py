@@ -192,16 +192,13 @@ class ToolSet:
     async def aclose(self) -> None:
         """Clean up every family, also if one of them fails."""
         for family in reversed(self._families):
+            begin = time.monotonic()
             try:
                 async with asyncio.timeout(self._time_limit_s):
                     await family.cleanup()
             except (Exception, SystemExit) as error:  # of the project's own plugin
-                self._on_call(
-                    ToolCallRecord(
-                        len(self.calls) + 1, f"{family.name}.cleanup", {},
-                        {"error": _failure_text(error)}, step="teardown", is_error=True,
-                    )
-                )  # fmt: skip
+                outcome = _Outcome({"error": _failure_text(error)}, is_error=True)
+                self._record(f"{family.name}.cleanup", {}, {"step": "teardown"}, outcome, begin)
 
 
 def make_toolset(
