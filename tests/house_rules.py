@@ -84,6 +84,7 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{RUNTIME_PACKAGE}.errors:error_text",
         f"{RUNTIME_PACKAGE}.provider:provider_events",
         f"{RUNTIME_PACKAGE}.tools:_run_in_thread.work",
+        f"{TESTS_PACKAGE}.mcp_server:_serve",
         f"{TESTS_PACKAGE}.plugins:_plugins_of",
         f"{TESTS_PACKAGE}.toolset:ToolSet.aclose",
         f"{TESTS_PACKAGE}.toolset:ToolSet._outcome",

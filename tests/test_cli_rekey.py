@@ -16,8 +16,8 @@ from cli_process import run_command
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import redaction
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.keys import needs_rekeying
 from llm_proxy.matching.option_grammar import parse_rules
+from llm_proxy.matching.presets import needs_rekeying
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer
@@ -301,23 +301,20 @@ async def test_files_of_other_rules_are_counted(tmp_path: Path, command: str) ->
 
 
 @each_row(
-    ("session", "file_rules", "expected"),
+    ("file_rules", "expected"),
     [
-        ("default", ("uuids@1",), False),
-        ("default", ("call-ids@1", "uuids@1"), True),
-        ("test", ("uuids@1",), False),
-        ("test", ("call-ids@1", "uuids@1"), False),
-        ("test", ("call-ids@1",), True),
-        ("test", (), True),
+        (("uuids@1",), False),
+        (("uuids@1", "llm-pytest@1"), False),
+        (("call-ids@1", "uuids@1"), True),
+        (("llm-pytest@1",), True),
+        ((), True),
     ],
 )
-def test_only_a_file_of_a_named_session_may_have_further_rules(
-    session: str, file_rules: tuple[str, ...], expected: bool
+def test_only_the_preset_of_a_test_that_a_model_runs_is_no_reason_to_rekey(
+    file_rules: tuple[str, ...], expected: bool
 ) -> None:
     meta = msgspec.structs.replace(
-        meta_for_request(route_raw_request(raw_chat_request(ONE))),
-        session=session,
-        match_rules=file_rules,
+        meta_for_request(route_raw_request(raw_chat_request(ONE))), match_rules=file_rules
     )
 
     assert needs_rekeying(meta, parse_rules(["uuids"])) == expected

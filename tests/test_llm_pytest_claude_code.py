@@ -287,7 +287,7 @@ async def test_in_verbose_mode_events_are_shown_as_they_arrive(fake: FakeClaude)
     assert fake.shown == [
         "I buy tea.",
         'http_get {"url": "http://é"}',
-        f"  → {'x' * 299}…",
+        f"  → {'x' * 199}…",
         "  → no such tool",
     ]
 
@@ -329,7 +329,7 @@ def error_result(**fields: Any) -> dict[str, Any]:
             "claude-code: no result, exit code 0: Welcome!",
         ),
         ({"output": [""]}, "claude-code: no result, exit code 0: it printed nothing"),
-        ({"output": ["{" * 20_000]}, f"claude-code: no result, exit code 0: {'{' * 299}…"),
+        ({"output": ["{" * 20_000]}, f"claude-code: no result, exit code 0: {'{' * 199}…"),
         (
             {"events": ()},
             "claude-code: its MCP server did not start, so the model had no tools",

@@ -364,3 +364,95 @@ def test_a_verdict_that_fails_is_recorded_and_a_timeout_keeps_the_older_recordin
     assert "1 failed" in again.output
     assert before == after
     assert project.run(*OPENAI, "--llm-proxy=replay").verdicts == {"stays": "FAIL"}
+
+
+def test_rules_of_a_marker_do_not_replace_those_of_tests(project: LLMProject) -> None:
+    folder = write(project, opens=FOUR["opens"])
+    (folder / "conftest.py").write_text(
+        dedent("""
+        import pytest
+
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.llm_proxy(normalise=["ignore=$.messages"]))
+        """)
+    )
+
+    run = project.run(*OPENAI, "--llm-proxy=replay")
+
+    assert "normalise = ignore=$.messages is not allowed for a test that a model runs" in run.output
+
+
+def test_a_new_test_is_compared_with_no_other_test(project: LLMProject) -> None:
+    write(project, opens=FOUR["opens"])
+    with scripted_model(respond) as variables:
+        project.run(*OPENAI, "--llm-proxy=record", variables=variables)
+    write(project, stays=FOUR["stays"])
+
+    run = project.run(*OPENAI, "--llm-proxy=replay")
+
+    assert run.report("the door stays").startswith("ERROR: this test has no recording\n")
+
+
+def test_a_secret_of_the_environment_reaches_the_tools_only(project: LLMProject) -> None:
+    folder = write(
+        project,
+        opens=definition("opens", 'description: "The key is {{ env.DOOR_TOKEN }}."'),
+    )
+    plugin = folder / "plugins" / "door.py"
+    plugin.write_text(
+        dedent("""
+        import os
+        from llm_pytest.plugin_base import LLMPlugin
+
+        class Door(LLMPlugin):
+            name = "door"
+
+            async def look(self, key: str) -> dict:
+                assert key == "Key " + os.environ["DOOR_TOKEN"]
+                return {"open": True, "key": key}
+        """)
+    )
+    prompts: list[str] = []
+
+    def respond_with_key(request: Any) -> Any:
+        prompts.append(str(request.body))
+        response = respond(request)
+        if isinstance(response, dict):
+            response["tool_calls"][0]["args"]["key"] = "Key {{ env.DOOR_TOKEN }}"
+            return response
+        return response.replace("PASS", "FAIL")
+
+    first, second = "canary-Xq7Lm2Zt9", "canary-Rw4Kp8Vb3"
+    with scripted_model(respond_with_key) as variables:
+        recorded = project.run(
+            *OPENAI, "--llm-proxy=record", variables={**variables, "DOOR_TOKEN": first}
+        )
+    replayed = project.run(
+        *OPENAI, "--llm-proxy=replay", "--junit-xml=report.xml", variables={"DOOR_TOKEN": second}
+    )
+
+    assert recorded.verdicts == replayed.verdicts == {"opens": "FAIL"}, replayed.output
+    assert 'door_look(key="Key {{ env.DOOR_TOKEN }}")' in replayed.report("the door opens")
+    files = [path for path in project.folder.rglob("*") if path.suffix in {".jsonl", ".xml"}]
+    texts = [*prompts, recorded.output, replayed.output, *(path.read_text() for path in files)]
+    assert len(texts) > 5  # prompts, outputs, two cassettes and a report
+    assert not [text for text in texts if first in text or second in text]
+
+
+def test_texts_of_a_model_cannot_control_the_terminal(project: LLMProject) -> None:
+    write(project, stays=FOUR["stays"])
+
+    def respond_with_escapes(request: Any) -> Any:
+        response = respond(request)
+        return (
+            response if isinstance(response, dict) else response.replace("I saw.", "\\u001b[2J\\n")
+        )
+
+    with scripted_model(respond_with_escapes) as variables:
+        url = variables.pop("LLM_PROXY_UPSTREAM").removeprefix("default=")
+        live = {**variables, "OPENAI_BASE_URL": f"{url}/v1"}
+        run = project.run(*OPENAI, "-v", variables=live)
+
+    assert "FAIL: \\x1b[2J\\n\n" in run.report("the door stays")
+    assert "\x1b[2J" not in run.output

@@ -43,12 +43,19 @@ PLUGIN: Final = '''
     import asyncio
     import time
 
+    import pytest
+
     from llm_pytest.plugin_base import LLMPlugin
 
 
     class Door(LLMPlugin):
         name = "door"
         cleanups = []
+
+        def __init__(self) -> None:
+            global opened
+            opened = False
+            self.checks = []
 
         async def open(self, key: str = "") -> dict:
             """Open the door."""
@@ -66,6 +73,24 @@ PLUGIN: Final = '''
         async def block(self) -> dict:
             """Block the door."""
             time.sleep(3)
+
+        async def fail(self) -> dict:
+            """Fail as a test does."""
+            pytest.fail("the door is stuck")
+
+        async def interrupt(self) -> dict:
+            """Raise what Ctrl-C raises."""
+            raise KeyboardInterrupt
+
+        async def check(self) -> dict:
+            """Check that the door is open, which it is the second time."""
+            self.checks.append(1)
+            assert len(self.checks) == 2, "the door is closed"
+            return {}
+
+        @property
+        def broken(self) -> str:
+            raise RuntimeError("no tool")
 
         async def leave(self) -> dict:
             """Leave."""
@@ -217,6 +242,36 @@ CASES: Final = {
     "a plugin that raises": Case(
         (tool("door_jam"), PASS), "PASS", "It is open.",
         ({"error": "RuntimeError: the door is jammed"},),
+    ),
+    "a plugin that fails as a test does": Case(
+        (OPEN, tool("door_fail"), PASS), "FAIL",
+        "the model's verdict is PASS, but 1 assertion failed; its reason: It is open.",
+        ({"open": True, "key": ""}, {"error": "Failed: the door is stuck"}),
+    ),
+    "a plugin that interrupts": Case(
+        (tool("door_interrupt"), PASS), "PASS", "It is open.",
+        ({"error": "RuntimeError: it raised KeyboardInterrupt"},),
+    ),
+    "a check of a plugin that passes the second time": Case(
+        (tool("door_check", label="open"), tool("door_check", label="open"), PASS), "PASS",
+        "It is open.", ({"passed": False, "error": "the door is closed"}, {}),
+    ),
+    "a check of a plugin without a label": Case(
+        (tool("door_check"), tool("door_check"), PASS), "FAIL",
+        "the model's verdict is PASS, but 1 assertion failed; its reason: It is open.",
+        ({"passed": False, "error": "the door is closed"}, {}),
+    ),
+    "labels that are null": Case(
+        (
+            tool("assert_equals", actual=1, expected=2, label=None, step=None),
+            tool("assert_equals", actual=1, expected=1, label=None, step=None),
+            PASS,
+        ),
+        "FAIL", "the model's verdict is PASS, but 1 assertion failed; its reason: It is open.",
+        (
+            {"passed": False, "problem": "the values differ", "actual": 1, "expected": 2},
+            {"passed": True, "actual": 1, "expected": 1},
+        ),
     ),
     "a plugin that exits": Case(
         (tool("door_leave"), PASS), "PASS", "It is open.",
@@ -395,7 +450,8 @@ def test_public_coroutine_methods_of_plugins_are_tools(project: Project) -> None
     tools = [each["name"] for each in make_toolset(project.definition.parents[2]).definitions()]
 
     assert [name for name in tools if not name.startswith(("http_", "assert_"))] == [
-        "door_block", "door_jam", "door_leave", "door_open", "door_wait", "lock_turn",
+        "door_block", "door_check", "door_fail", "door_interrupt", "door_jam", "door_leave",
+        "door_open", "door_wait", "lock_turn",
     ]  # fmt: skip
 
 

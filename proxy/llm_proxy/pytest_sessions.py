@@ -27,6 +27,8 @@ from llm_proxy.session_documents import SessionReport, SessionStart, readable_se
 
 KEEPS_RECORDINGS: Final = pytest.StashKey[bool]()
 """Of an item: whether its recordings replace older ones, also if it fails."""
+SESSION_RULES: Final = pytest.StashKey[tuple[str, ...]]()
+"""Of an item: matching rules of its session besides those of its markers."""
 _MARKER: Final = "llm_proxy"
 _MARKER_ARGUMENTS: Final = (
     "mode", "scenario", "scenarios", "faults", "pace", "match", "normalise",
@@ -253,6 +255,7 @@ class ProxySessions:
             for name in ("scenarios", "match", "normalise")
             for value in _as_list(arguments.get(name))
         ]
+        options += [("normalise", rule) for rule in item.stash.get(SESSION_RULES, ())]
         is_scripted = bool(arguments.get("scenario") or arguments.get("scenarios"))
         mode = arguments.get("mode") or ("simulate" if is_scripted else "")
         return SessionStart(

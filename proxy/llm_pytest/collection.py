@@ -10,9 +10,10 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy import pytest_plugin as proxy_plugin
-from llm_proxy.display import count_with_noun
+from llm_proxy.display import count_with_noun, escape_block
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.pytest_sessions import KEEPS_RECORDINGS
+from llm_proxy.matching.presets import TEST_PRESET
+from llm_proxy.pytest_sessions import KEEPS_RECORDINGS, SESSION_RULES
 from llm_pytest.definitions import (
     DEFINITION_SUFFIXES,
     DefinitionError,
@@ -27,9 +28,6 @@ from llm_pytest.providers import DEFAULT_PROVIDER
 from llm_pytest.report import report_lines, usage_text
 from llm_pytest.runner import RunOptions, TestRun, run_test
 
-_PRESET: Final = "llm-pytest"
-"""The match rules for requests of tests: they ignore what changes in each run, and no more."""
-_RECORDING_MODES: Final = ("replay", "record", "auto")
 _VERDICT: Final = "llm_verdict"
 _USAGE: Final = "llm_usage"
 """Names of properties, in reports of tests and in JUnit files."""
@@ -148,8 +146,7 @@ class LLMTest(pytest.Function):
         for tag in spec.tags:
             item.config.addinivalue_line("markers", f"{tag}: a tag of a test definition")
             item.add_marker(tag)
-        if file.tests.mode in _RECORDING_MODES:
-            item.add_marker(pytest.mark.llm_proxy(normalise=[_PRESET]))
+        item.stash[SESSION_RULES] = (TEST_PRESET,)
         return item
 
     def runtest(self) -> None:
@@ -158,7 +155,7 @@ class LLMTest(pytest.Function):
         name = run.outcome.verdict if isinstance(run.outcome, Verdict) else "ERROR"
         usage = self.tests.prices.with_cost(run.usage, run.model)
         self.user_properties.append((_VERDICT, name))
-        self.user_properties.append((_USAGE, usage_text(run.provider, usage, run.duration_s)))
+        self.user_properties.append((_USAGE, usage_text(run, usage)))
         # A test that has come to a verdict is recorded, whatever the verdict is.
         self.stash[KEEPS_RECORDINGS] = run.has_verdict
         if name != "PASS":
@@ -194,7 +191,7 @@ def _terminal_writer(config: pytest.Config) -> Callable[[str], None]:
         if reporter is not None and capture is not None:
             with capture.global_and_fixture_disabled():
                 reporter.ensure_newline()
-                reporter.write_line(line)
+                reporter.write_line(escape_block(line))
 
     return show
 

@@ -31,10 +31,13 @@ from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
 from llm_pytest.models import TestSpec, VariableValue
 
-MAX_DEFINITION_BYTES: Final = 256 << 10
-"""Larger files are rejected: the prompt would be too long."""
+MAX_DEFINITION_BYTES: Final = 100 << 10
+"""Larger files are rejected: Linux limits the prompt, an argument of a command, to 128 KiB."""
 DEFINITION_SUFFIXES: Final = (".yaml", ".yml")
 """The names of the files in a folder that are test definitions; JSON files must be named."""
+_MARKER: Final = re.compile(r"[A-Za-z]\w*")
+_RESERVED_MARKERS: Final = frozenset(("and", "or", "not"))
+"""The words of the expressions of `pytest -m`."""
 _NO_DEFINITIONS: Final = frozenset(("plugins",))
 """Folders of other files."""
 
@@ -274,7 +277,15 @@ class _NodeChecker:
 
     def _mistakes_in_names(self) -> Iterator[DocumentMistake]:
         first_by_name: dict[str, SourceMark] = {}
-        for field in ("name", "provider", "model", "tags"):
+        tags = self._members.get("tags")
+        for tag, path in texts_below(tags, child_path(ROOT_PATH, tags.name)) if tags else ():
+            if not _MARKER.fullmatch(tag.value) or tag.value in _RESERVED_MARKERS:
+                message = (
+                    f"the tag {quote_text(tag.value)} is not a valid pytest marker; use letters, "
+                    "digits and _"
+                )
+                yield self._mistake(tag.mark, path, message)
+        for field in ("name", "provider", "model"):
             if (member := self._members.get(field)) is not None:
                 for text, path in texts_below(member, child_path(ROOT_PATH, member.name)):
                     yield from self._mistakes_in_name(text, path)

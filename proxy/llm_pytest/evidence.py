@@ -1,7 +1,7 @@
 """Tool calls as evidence: what was called, in which step, and what its result proves.
 
-An assertion is decided by its own result; assertions with the same label are decided by the last
-of them, so that a model can poll.  With `expect_failure`, an assertion must fail.
+An assertion is decided by its own result; those of a step and tool with the same label are decided
+by the last of them, so that a model can poll.  With `expect_failure`, an assertion must fail.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class ToolCallRecord(Struct, frozen=True):
 
 def decided_assertions(calls: Iterable[ToolCallRecord]) -> tuple[ToolCallRecord, ...]:
     """The assertions that count, in order: of those with the same label only the last one."""
-    decided: dict[str | int, ToolCallRecord] = {}
+    decided: dict[object, ToolCallRecord] = {}
     for call in calls:
         if call.is_assertion:
-            key: str | int = call.label or call.number
+            key = (call.step, call.tool, call.label) if call.label else call.number
             decided.pop(key, None)
             decided[key] = call
     return tuple(decided.values())

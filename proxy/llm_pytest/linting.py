@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from llm_proxy.scenario.documents.mistakes import (
     ROOT_PATH,
     DocumentMistake,
     child_path,
-    quote_text,
 )
 from llm_proxy.scenario.documents.names import choice_message
 from llm_proxy.scenario.documents.parsing import Node
-from llm_pytest.definitions import check_definition, template_texts, texts_below
+from llm_pytest.definitions import check_definition, template_texts
 from llm_pytest.models import TestSpec
 from llm_pytest.providers import PROVIDER_NAMES
 from llm_pytest.variables import expressions
-
-_MARKER: Final = re.compile(r"[A-Za-z]\w*")
-_RESERVED_MARKERS: Final = frozenset(("and", "or", "not"))
-"""The words of the expressions of `pytest -m`."""
 
 
 def lint_definition(
@@ -47,7 +40,6 @@ class _Linter:
     def problems(self) -> Iterator[DocumentMistake]:
         """All of them, in no order."""
         yield from self._provider_problems()
-        yield from self._tag_problems()
         yield from self._unused_variables()
         yield from self._steps_without_expectation()
         if self._has_items("setup") and not self._has_items("teardown"):
@@ -66,16 +58,6 @@ class _Linter:
         if model is not None and model.value and not name:
             message = "a model without a provider; add the provider of this model"
             yield self._warning(model, "$.model", message)
-
-    def _tag_problems(self) -> Iterator[DocumentMistake]:
-        tags = self._members.get("tags")
-        for tag, path in texts_below(tags, "$.tags") if tags is not None else ():
-            if not _MARKER.fullmatch(tag.value) or tag.value in _RESERVED_MARKERS:
-                message = (
-                    f"the tag {quote_text(tag.value)} is not a valid pytest marker; use letters, "
-                    "digits and _"
-                )
-                yield self._warning(tag, path, message)
 
     def _unused_variables(self) -> Iterator[DocumentMistake]:
         variables = self._members.get("variables")

@@ -10,6 +10,8 @@ A runner sets in the environment of the server:
 
     LLM_PYTEST_ALLOWED_HOSTS   hosts that the http_* tools may reach besides this machine, separated
                                by commas
+    LLM_PYTEST_SECRETS         variables whose values the tools insert for {{ env.NAME }}, separated
+                               by commas
     LLM_PYTEST_EVENTS_FILE     a file to which each `ServerEvent` is appended as a JSON line
 
 Source: owner's document 003, "MCP Server Communication"; Model Context Protocol 2025-11-25.
@@ -30,13 +32,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import LlmProxyError
 from llm_pytest.errors import LLMTestError
 from llm_pytest.extras import needs_extra
 from llm_pytest.server_events import (
     ALLOWED_HOSTS_VARIABLE,
     END_SIGNALS,
     EVENTS_FILE_VARIABLE,
+    SECRETS_VARIABLE,
     EventWriter,
     ServerEvent,
 )
@@ -91,10 +94,12 @@ def _serve(root: Path, environ: Mapping[str, str]) -> None:
     writer = EventWriter(Path(events_file)) if events_file else None
     try:
         server = _make_server(root, environ, writer.add if writer else lambda _: None)
-    except (LLMTestError, UsageError) as error:
-        print(f"llm_pytest: error: {error}", file=sys.stderr, flush=True)  # noqa: T201 # a command
+    except Exception as error:  # also of the project's own plugins
+        is_explained = isinstance(error, LlmProxyError)
+        message = str(error) if is_explained else f"{type(error).__name__}: {error}"
+        print(f"llm_pytest: error: {message}", file=sys.stderr, flush=True)  # noqa: T201 # a command
         if writer:
-            writer.add(ServerEvent(failure=str(error)))
+            writer.add(ServerEvent(failure=message))
             # The client would go on without tools: the runner ends it first.
             ended = select.poll()
             ended.register(stdin, 0)
@@ -106,14 +111,16 @@ def _serve(root: Path, environ: Mapping[str, str]) -> None:
 def _make_server(
     root: Path, environ: Mapping[str, str], report: Callable[[ServerEvent], None]
 ) -> ToolServer:
-    """The server with its tools.  Raises `LLMTestError` and `UsageError`."""
+    """The server with its tools.  Raises `LlmProxyError`, and what plugins raise."""
     # Modules of the project may have the names of libraries; its plugins find them later.
     original_path = sys.path
-    sys.path = [folder for folder in sys.path if folder not in ("", str(Path.cwd()))]
+    project_folders = {Path.cwd(), root.resolve()}
+    sys.path = [folder for folder in sys.path if Path(folder).resolve() not in project_folders]
     gc.disable()  # nothing that is imported is garbage; it takes a sixth of the time
     try:
         # A second of imports, which the other process does without.
         with needs_extra():
+            from llm_pytest.secrets import Secrets  # noqa: PLC0415 # see above
             from llm_pytest.tool_server import ToolServer  # noqa: PLC0415 # see above
             from llm_pytest.toolset import make_toolset  # noqa: PLC0415 # see above
     finally:
@@ -123,7 +130,12 @@ def _make_server(
         raise LLMTestError(f"no such folder: {root}; set --project-root")
     os.chdir(root)  # Claude Code ignores `cwd` in the configuration of a server
     hosts = [host for host in environ.get(ALLOWED_HOSTS_VARIABLE, "").split(",") if host]
-    toolset = make_toolset(Path.cwd(), hosts, lambda call: report(ServerEvent(call=call)))
+    toolset = make_toolset(
+        Path.cwd(),
+        hosts,
+        lambda call: report(ServerEvent(call=call)),
+        Secrets.of_names(environ.get(SECRETS_VARIABLE, "").split(","), environ),
+    )
     report(ServerEvent(is_ready=True))
     return ToolServer(toolset)
 

@@ -56,12 +56,14 @@ def explain_misses(session: ProxySession, run: TestRun, root: Path) -> list[str]
         return []
     missed = next((call for call in session.calls if call.origin == _MISS_ORIGIN), None)
     causes = [] if missed is None else list(_causes(misses[0], missed, run, root))
-    again = "" if misses[0].nearest is None else " again"
-    return [*(causes or [misses[0].text]), f"to record it{again}, run {_RECORD_COMMAND}"]
+    return [*(causes or [misses[0].text]), f"to record it, run {_RECORD_COMMAND}"]
 
 
 def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterator[str]:
-    recorded = None if miss.nearest is None else _recorded_request(root / miss.nearest.file)
+    nearest = miss.nearest
+    # Another test's recording is no recording of this one.
+    is_own = nearest is not None and nearest.session == miss.request.session
+    recorded = _recorded_request(root / nearest.file) if nearest and is_own else None
     if recorded is None:
         yield "this test has no recording"
         return

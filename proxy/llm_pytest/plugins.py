@@ -38,7 +38,7 @@ def load_plugins(project_root: Path) -> list[LLMPlugin]:
     """
     root = str(project_root)
     if root not in sys.path:
-        sys.path.insert(0, root)
+        sys.path.append(root)  # behind libraries of the same name
     plugins: list[LLMPlugin] = []
     for file in sorted((project_root / PLUGINS_FOLDER).glob("*.py")):
         if not file.name.startswith("_"):
@@ -79,7 +79,7 @@ def _load_module(file: Path) -> ModuleType:
 
 def _plugin_classes(module: ModuleType) -> Iterator[type[LLMPlugin]]:
     """The plugins that a module defines itself, in their order."""
-    for value in vars(module).values():
+    for value in list(vars(module).values()):  # plugins may set globals when they are made
         is_own_class = inspect.isclass(value) and value.__module__ == module.__name__
         if is_own_class and issubclass(value, LLMPlugin):
             yield value

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from llm_proxy.display import count_with_noun
+from llm_proxy.errors import printable_excerpt
 from llm_pytest.errors import ProviderFailed
 from llm_pytest.evidence import ToolCallRecord, decided_assertions
 from llm_pytest.models import RunUsage, StepResult, TestSpec
 from llm_pytest.runner import TestRun
 from llm_pytest.verdicts import assertion_text, json_text, shortened
+
+_MAX_TEXT_CHARS: Final = 2_000
+"""The longest text of a model in a report."""
 
 
 def report_lines(run: TestRun, explanations: Sequence[str] = ()) -> Iterator[str]:
@@ -17,20 +22,19 @@ def report_lines(run: TestRun, explanations: Sequence[str] = ()) -> Iterator[str
     match run.outcome:
         case ProviderFailed() as failure:
             # A request that was not replayed is explained better than by the provider's words.
-            yield f"ERROR: {explanations[0] if explanations else failure}"
+            yield f"ERROR: {explanations[0] if explanations else _line(str(failure))}"
             explanations = explanations[1:]
             steps: tuple[StepResult, ...] = ()
             issues: tuple[str, ...] = ()
         case verdict:
-            yield f"{verdict.verdict}: {verdict.reason or 'no reason given'}"
+            yield f"{verdict.verdict}: {_line(verdict.reason) or 'no reason given'}"
             steps, issues = verdict.steps, verdict.issues
     yield from explanations
     yield ""
     if steps:
-        width = max(len(step.name) for step in steps)
         yield "steps, as the model reports them:"
         for step in steps:
-            yield f"  {step.status:4}  {step.name:{width}}  {step.details}".rstrip()
+            yield f"  {step.status:4}  {_line(step.name)}  {_line(step.details)}".rstrip()
     decided = {call.number for call in decided_assertions(run.calls)}
     if run.calls:
         yield "calls:"
@@ -38,19 +42,20 @@ def report_lines(run: TestRun, explanations: Sequence[str] = ()) -> Iterator[str
             yield f"  {_call_line(call, run.spec, is_decided=call.number in decided)}"
     if issues:
         yield "issues:"
-        yield from (f"  {issue}" for issue in issues)
-    yield usage_text(run.provider, run.usage, run.duration_s)
+        yield from (f"  {_line(issue)}" for issue in issues)
+    yield usage_text(run, run.usage)
 
 
-def usage_text(provider: str, usage: RunUsage, duration_s: float) -> str:
-    """What a run has used, in one line."""
-    parts = [provider, count_with_noun(usage.turns, "response")]
+def usage_text(run: TestRun, usage: RunUsage) -> str:
+    """What a run has used, or has used when it was recorded, in one line."""
+    replayed = "replayed " if run.is_replay else ""
+    parts = [run.provider, f"{replayed}{count_with_noun(usage.turns, 'response')}"]
     if usage.input_tokens is not None or usage.output_tokens is not None:
         parts.append(f"{usage.input_tokens or 0:,} input tokens")
         parts.append(f"{usage.output_tokens or 0:,} output tokens")
     if usage.cost_usd is not None:
         parts.append(f"${usage.cost_usd:.4f}")
-    return ", ".join([*parts, f"{duration_s:.1f} s"])
+    return ", ".join([*parts, f"{run.duration_s:.1f} s"])
 
 
 def step_name(step: str, spec: TestSpec) -> str:
@@ -58,7 +63,12 @@ def step_name(step: str, spec: TestSpec) -> str:
     number = step.strip().lower().removeprefix("step").strip()
     if number.isdecimal() and 1 <= int(number) <= len(spec.steps):
         return f'step {int(number)} "{spec.steps[int(number) - 1].name}"'
-    return step or "no step"
+    return shortened(step) or "no step"
+
+
+def _line(text: str) -> str:
+    """What a model or a provider has written, in one line without control characters."""
+    return printable_excerpt(text, _MAX_TEXT_CHARS)
 
 
 def _call_line(call: ToolCallRecord, spec: TestSpec, *, is_decided: bool) -> str:

@@ -23,6 +23,7 @@ from llm_pytest.plugins import project_root
 from llm_pytest.prompt import render_prompt
 from llm_pytest.providers import DEFAULT_PROVIDER, get_provider
 from llm_pytest.providers.base import ProviderContext
+from llm_pytest.secrets import Secrets
 from llm_pytest.toolset import make_toolset
 from llm_pytest.verdicts import checked_verdict
 
@@ -61,6 +62,8 @@ class TestRun:
     prompt: str
     outcome: Verdict | ProviderFailed
     """The verdict; or why there is none, which is no fault of the tested program."""
+    is_replay: bool
+    """Whether the responses of the model came from recordings."""
     has_verdict: bool
     """Whether the model itself has returned a verdict."""
     calls: tuple[ToolCallRecord, ...] = ()
@@ -96,7 +99,8 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
     name = options.provider or spec.provider or DEFAULT_PROVIDER
     root = project_root(yaml_path)
     allowed_hosts = (*spec.allowed_hosts, *options.allowed_hosts)
-    toolset = make_toolset(root, allowed_hosts)
+    secrets = Secrets.of_test(spec, options.environ)
+    toolset = make_toolset(root, allowed_hosts, secrets=secrets)
     prompt = render_prompt(spec, yaml_path.read_text(encoding="utf-8"))
     context = ProviderContext(
         prompt=prompt,
@@ -105,6 +109,7 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
         environ=options.environ,
         model=options.model or spec.model,
         allowed_hosts=allowed_hosts,
+        secrets=secrets,
         is_replay=options.is_replay,
         show=options.show,
     )
@@ -130,6 +135,7 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
         model=llm.model,
         prompt=prompt,
         outcome=outcome,
+        is_replay=options.is_replay,
         has_verdict=has_verdict,
         calls=tuple(toolset.calls),
         usage=llm.usage,

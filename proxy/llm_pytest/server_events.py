@@ -16,6 +16,8 @@ SERVER_NAME: Final = "llm_pytest"
 """The name of the server in the configuration of its client."""
 ALLOWED_HOSTS_VARIABLE: Final = "LLM_PYTEST_ALLOWED_HOSTS"
 """In the environment of the server: hosts that the tools may reach, separated by commas."""
+SECRETS_VARIABLE: Final = "LLM_PYTEST_SECRETS"
+"""In the environment of the server: names of variables whose values the tools insert."""
 EVENTS_FILE_VARIABLE: Final = "LLM_PYTEST_EVENTS_FILE"
 """In the environment of the server: the file of its events."""
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

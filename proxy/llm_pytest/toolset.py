@@ -22,6 +22,7 @@ from llm_pytest.errors import LLMTestError, PluginFailed
 from llm_pytest.evidence import ToolCallRecord
 from llm_pytest.plugin_base import LLMPlugin, ToolError
 from llm_pytest.plugins import PLUGINS_FOLDER, load_plugins
+from llm_pytest.secrets import NO_SECRETS, Secrets
 from llm_pytest.tools.assertions import AssertTools
 from llm_pytest.tools.http import HttpTools
 
@@ -35,29 +36,35 @@ _STEP_SCHEMA: Final[Mapping[str, Json]] = {
     "type": "string",
     "description": "The step that the call belongs to: its number, setup or teardown.",
 }
-_ASSERTION_SCHEMAS: Final[Mapping[str, Mapping[str, Json]]] = {
-    "label": {
-        "type": "string",
-        "description": "Give assertions that repeat until they pass the same label: the last one "
-        "counts.",
-    },
-    "expect_failure": {
-        "type": "boolean",
-        "description": "Set to true if the assertion must fail.",
-    },
+_LABEL_SCHEMA: Final[Mapping[str, Json]] = {
+    "type": "string",
+    "description": "Give checks that repeat until they pass the same label: the last one counts.",
+}
+_EXPECT_FAILURE_SCHEMA: Final[Mapping[str, Json]] = {
+    "type": "boolean",
+    "description": "Set to true if the assertion must fail.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _FamilyTool:
     tool: Tool
-    is_assertion: bool
+    family: str
     own_parameters: frozenset[str]
+
+    @property
+    def is_assertion(self) -> bool:
+        """Whether its result is that of an assertion."""
+        return self.family == AssertTools.name
 
     @property
     def added_schemas(self) -> dict[str, Json]:
         """The parameters that are added, unless the tool has one of this name itself."""
-        added = {"step": _STEP_SCHEMA, **(_ASSERTION_SCHEMAS if self.is_assertion else {})}
+        added = {"step": _STEP_SCHEMA}
+        if self.family != HttpTools.name:  # a tool of a plugin can be a check, too
+            added["label"] = _LABEL_SCHEMA
+        if self.is_assertion:
+            added["expect_failure"] = _EXPECT_FAILURE_SCHEMA
         return {
             name: dict(schema) for name, schema in added.items() if name not in self.own_parameters
         }
@@ -81,6 +88,7 @@ class ToolSet:
         *,
         on_call: Callable[[ToolCallRecord], None] = lambda _: None,
         time_limit_s: float = DEFAULT_TOOL_LIMIT_S,
+        secrets: Secrets = NO_SECRETS,
     ) -> None:
         """`families` are those of `plugins.tool_families`.
 
@@ -91,6 +99,7 @@ class ToolSet:
         self._families = families
         self._on_call = on_call
         self._time_limit_s = time_limit_s
+        self._secrets = secrets
         self._tools: dict[str, _FamilyTool] = {}
         for family in families:
             for name, tool in _family_tools(family).items():
@@ -136,11 +145,15 @@ class ToolSet:
                 {"error": f"unknown tool {name}; the tools are: {known}"}, is_error=True
             )
         try:
-            result = await self._run(family_tool.tool, arguments)
+            result = await self._run(family_tool.tool, self._secrets.insert(arguments))
+        except asyncio.CancelledError:
+            raise
         except AssertionError as error:
             return _Outcome({"passed": False, "error": error_text(error)}, has_passed=False)
-        except Exception as error:  # of the project's own plugin
-            has_passed = False if family_tool.is_assertion else None
+        except BaseException as error:  # of the project's own plugin
+            # `pytest.fail`, for example, is no `Exception`.
+            is_check = family_tool.is_assertion or not isinstance(error, Exception)
+            has_passed = False if is_check else None
             return _Outcome({"error": _failure_text(error)}, is_error=True, has_passed=has_passed)
         if not family_tool.is_assertion:
             return _Outcome(result)
@@ -160,15 +173,19 @@ class ToolSet:
         outcome: _Outcome,
         begin: float,
     ) -> ToolCallRecord:
+        label = str(added.get("label") or "")
+        has_passed = outcome.has_passed
+        if label and has_passed is None and not outcome.is_error:
+            has_passed = True  # of a plugin, whose assertions only fail
         record = ToolCallRecord(
             number=len(self.calls) + 1,
             tool=name,
-            arguments=arguments,
-            result=outcome.result,
-            step=str(added.get("step", "")),
+            arguments=self._secrets.hide(arguments),
+            result=self._secrets.hide(outcome.result),
+            step=str(added.get("step") or ""),
             is_error=outcome.is_error,
-            has_passed=outcome.has_passed,
-            label=str(added.get("label", "")),
+            has_passed=has_passed,
+            label=label,
             expect_failure=added.get("expect_failure") is True,
             duration_ms=(time.monotonic() - begin) * 1000,
         )
@@ -178,7 +195,7 @@ class ToolSet:
 
     async def _run(self, tool: Tool, arguments: dict[str, Json]) -> Json:
         """The result of a tool as JSON.  A tool that ignores its cancellation is abandoned."""
-        task = asyncio.ensure_future(invoke(tool, arguments))
+        task = asyncio.ensure_future(_invoked(tool, arguments))
         try:
             await asyncio.wait([task], timeout=self._time_limit_s)
         finally:
@@ -205,6 +222,7 @@ def make_toolset(
     root: Path,
     allowed_hosts: Sequence[str] = (),
     on_call: Callable[[ToolCallRecord], None] = lambda _: None,
+    secrets: Secrets = NO_SECRETS,
 ) -> ToolSet:
     """The tools of one test in a project.
 
@@ -216,7 +234,7 @@ def make_toolset(
         raise LLMTestError(f"allowed_hosts: {error}") from None
     families = [http, AssertTools(http.responses), *load_plugins(root)]
     try:
-        return ToolSet(families, on_call=on_call)
+        return ToolSet(families, on_call=on_call, secrets=secrets)
     except ValueError as error:
         raise PluginFailed(f"{root / PLUGINS_FOLDER}: {error}") from None
 
@@ -227,15 +245,20 @@ def _family_tools(family: LLMPlugin) -> dict[str, _FamilyTool]:
     for method_name in dir(family):
         if method_name.startswith("_") or method_name in _NO_TOOLS:
             continue
-        method = getattr(family, method_name)
-        if inspect.iscoroutinefunction(method):
+        attribute = inspect.getattr_static(family, method_name)  # runs no property
+        if inspect.iscoroutinefunction(getattr(attribute, "__func__", attribute)):
+            method = getattr(family, method_name)
             tool = Tool.from_function(method, name=f"{family.name}_{method_name}")
-            tools[tool.name] = _FamilyTool(
-                tool,
-                is_assertion=family.name == "assert",
-                own_parameters=frozenset(inspect.signature(method).parameters),
-            )
+            parameters = frozenset(inspect.signature(method).parameters)
+            tools[tool.name] = _FamilyTool(tool, family.name, parameters)
     return tools
+
+
+async def _invoked(tool: Tool, arguments: dict[str, Json]) -> Json:
+    try:
+        return await invoke(tool, arguments)
+    except KeyboardInterrupt:  # would end the event loop
+        raise RuntimeError("it raised KeyboardInterrupt") from None
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

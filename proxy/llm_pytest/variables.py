@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from llm_proxy.redaction.names import is_credential_name
 from llm_pytest.errors import LLMTestError
 from llm_pytest.models import VariableValue
 
 ENVIRONMENT_NAME: Final = "env"
-_ENVIRONMENT_PREFIX: Final = f"{ENVIRONMENT_NAME}."
+ENVIRONMENT_PREFIX: Final = f"{ENVIRONMENT_NAME}."
 _BRACES: Final = "'{{'"
 _EXPRESSION: Final = re.compile(
     rf"\{{\{{[ \t]*((?:env\.)?[A-Za-z_][A-Za-z0-9_]*|{re.escape(_BRACES)})[ \t]*\}}\}}|\{{\{{"
@@ -32,28 +33,32 @@ def expressions(text: str) -> Iterator[str]:
             yield match[1] or ""
 
 
+def replace_expressions(text: str, replace: Callable[[str, str], str]) -> str:
+    """A text with the result of `replace` for each expression: its content, and the whole."""
+    return _EXPRESSION.sub(lambda match: replace(match[1] or "", match[0]), text)
+
+
 def render(text: str, values: Mapping[str, VariableValue], environ: Mapping[str, str]) -> str:
-    """A text with the values filled in; booleans as in YAML.
+    """A text with the values filled in; booleans as in YAML, and secrets as `{{ env.NAME }}`.
 
     All names in it are known.  Raises `MissingVariable`.
     """
 
-    def value_of(match: re.Match[str]) -> str:
-        name = match[1]
-        if name == _BRACES:
+    def value_of(expression: str, _: str) -> str:
+        if expression == _BRACES:
             return "{{"
-        if not name.startswith(_ENVIRONMENT_PREFIX):
-            value = values[name]
+        if not expression.startswith(ENVIRONMENT_PREFIX):
+            value = values[expression]
             return str(value).lower() if isinstance(value, bool) else str(value)
-        name = name.removeprefix(_ENVIRONMENT_PREFIX)
+        name = expression.removeprefix(ENVIRONMENT_PREFIX)
         if name not in environ:
             raise MissingVariable(
                 f"the environment variable {name} is not set; set it before the test, such as in "
                 "a fixture"
             )
-        return environ[name]
+        return f"{{{{ {expression} }}}}" if is_credential_name(name) else environ[name]
 
-    return _EXPRESSION.sub(value_of, text)
+    return replace_expressions(text, value_of)
 
 
 def is_valid_name(name: str) -> bool:

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from llm_proxy.display import count_with_noun
+from llm_proxy.errors import printable_excerpt
 from llm_pytest.errors import UnreadableVerdict
 from llm_pytest.evidence import ToolCallRecord, decided_assertions
-from llm_pytest.models import Verdict
+from llm_pytest.models import TestSpec, Verdict
 
 _MAX_CHARS: Final = 200_000
 """The longest response in which a verdict is searched."""
@@ -75,6 +76,12 @@ def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord]) -> Verdic
     return verdict
 
 
+def too_many_turns(spec: TestSpec) -> UnreadableVerdict:
+    """The error of a model that has not returned a verdict within its responses."""
+    limit = count_with_noun(spec.max_turns, "response")
+    return UnreadableVerdict(f"no verdict within {limit}; the limit is max_turns of the definition")
+
+
 def assertion_text(call: ToolCallRecord) -> str:
     """A failed assertion in one line: what was compared."""
     label = f" ({call.label})" if call.label else ""
@@ -89,8 +96,8 @@ def json_text(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text that fits in a line of a report."""
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"
+    """A text that fits in a line of a report, without control characters."""
+    return printable_excerpt(text, _MAX_SHOWN_CHARS)
 
 
 def _changed(verdict: Verdict, name: Any, reason: str, issues: tuple[str, ...]) -> Verdict:

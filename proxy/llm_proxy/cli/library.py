@@ -24,7 +24,7 @@ from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.keys import needs_rekeying
+from llm_proxy.matching.presets import needs_rekeying
 from llm_proxy.redaction import has_older_rules
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 

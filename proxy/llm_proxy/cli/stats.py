@@ -35,7 +35,7 @@ from llm_proxy.cli.output import (
 )
 from llm_proxy.display import count_with_noun, folder_name, format_size, path_as_unicode_text
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.keys import needs_rekeying
+from llm_proxy.matching.presets import needs_rekeying
 from llm_proxy.shell.library.library import Library
 
 _GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (

@@ -24,7 +24,6 @@ import orjson
 
 from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import CassetteMeta, StoredRequest
-from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.redaction import (
@@ -392,16 +391,6 @@ def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES
 def is_keyed_by(meta: CassetteMeta, rules: RuleSet) -> bool:
     """Whether a file was keyed by these rules, so that the key in its name is valid."""
     return meta.key_rules_version == KEY_RULES_VERSION and meta.match_rules == rules.rule_texts
-
-
-def needs_rekeying(meta: CassetteMeta, rules: RuleSet) -> bool:
-    """Whether `rekey` would change a file: it was keyed by other rules.
-
-    One of a named session may have further rules, which a test has added.
-    """
-    if meta.session == DEFAULT_SESSION or meta.key_rules_version != KEY_RULES_VERSION:
-        return not is_keyed_by(meta, rules)
-    return not set(rules.rule_texts) <= set(meta.match_rules)
 
 
 def colliding_rules(

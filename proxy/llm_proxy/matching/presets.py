@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching.keys import KeyDocument, NormaliserRule, NormalizedDocument, RuleSet
+import msgspec
+
+from llm_proxy.cassette import CassetteMeta
+from llm_proxy.matching.keys import (
+    KeyDocument,
+    NormaliserRule,
+    NormalizedDocument,
+    RuleSet,
+    is_keyed_by,
+)
 from llm_proxy.matching.normalisers import (
     CALL_IDS,
     PATHS,
@@ -153,7 +162,7 @@ _ALL_PRESETS: Final = (
     # Codex CLI sends the date, the machine, random chunk ids and durations of commands.
     _preset(
         "codex",
-        2,
+        3,
         _announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
         _announced_value_rule(
             "chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b", map_document=_map_result_texts
@@ -183,3 +192,12 @@ _ALL_PRESETS: Final = (
 )
 PRESETS: Final[Mapping[str, NormaliserRule]] = {preset.name: preset for preset in _ALL_PRESETS}
 """All presets by name."""
+
+
+def needs_rekeying(meta: CassetteMeta, rules: RuleSet) -> bool:
+    """Whether `rekey` would change a file: it was keyed by other rules.
+
+    Tests that a model runs add their preset to the rules of the run.
+    """
+    of_run = tuple(rule for rule in meta.match_rules if not rule.startswith(f"{TEST_PRESET}@"))
+    return not is_keyed_by(msgspec.structs.replace(meta, match_rules=of_run), rules)

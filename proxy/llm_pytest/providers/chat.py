@@ -34,14 +34,13 @@ from llm_chat import (
 from llm_chat.events import call_args
 from llm_proxy import dialects
 from llm_proxy.conversation import ToolDefinition
-from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.turns import Json, Text, TokenCounting, Usage
-from llm_pytest.errors import ProviderFailed, UnreadableVerdict
+from llm_pytest.errors import ProviderFailed
 from llm_pytest.models import TestSpec, Verdict
 from llm_pytest.providers.base import LLMProvider
 from llm_pytest.toolset import DEFAULT_TOOL_LIMIT_S
-from llm_pytest.verdicts import parse_verdict
+from llm_pytest.verdicts import parse_verdict, shortened, too_many_turns
 
 T = TypeVar("T")
 
@@ -49,7 +48,6 @@ _ABANDONED_AFTER_S: Final = DEFAULT_TOOL_LIMIT_S + 5
 """The toolset ends a call before that, unless a tool blocks its event loop."""
 _CLOSING_LIMIT_S: Final = 5.0
 _STOPPING_LIMIT_S: Final = 1.0
-_MAX_SHOWN_CHARS: Final = 300
 
 
 class ChatProvider(LLMProvider):
@@ -111,13 +109,13 @@ class ChatProvider(LLMProvider):
                         text += piece
                     case ToolCallStart(call=call):
                         self._count_turns(client.turn_number)
-                        show(f"{call.name} {_shortened(call.arguments)}")
+                        show(f"{call.name} {shortened(call.arguments)}")
                     case ToolCallResult(call=call, result=result):
                         if call.name not in client.tools or call_args(call) is None:
                             self._context.toolset.record_refusal(call.name, result)
-                        show(f"  → {_shortened(json.dumps(result, ensure_ascii=False))}")
+                        show(f"  → {shortened(json.dumps(result, ensure_ascii=False))}")
                     case Retry(wait_s=wait_s, error=retried):
-                        show(f"retry in {wait_s:g} s: {_shortened(str(retried))}")
+                        show(f"retry in {wait_s:g} s: {shortened(str(retried))}")
                     case ErrorEvent():
                         error = event
                     case TurnComplete(response=response):
@@ -133,10 +131,7 @@ class ChatProvider(LLMProvider):
                     case Finish(reason="complete"):
                         return last_text
                     case Finish(reason="max_turns"):
-                        limit = count_with_noun(spec.max_turns, "response")
-                        raise UnreadableVerdict(
-                            f"no verdict within {limit}; the limit is max_turns of the definition"
-                        )
+                        raise too_many_turns(spec)
                     case _:
                         pass
         raise ProviderFailed(f"{self.name}: {error or 'the conversation was cancelled'}")
@@ -249,7 +244,3 @@ def _tool_thread() -> Iterator[asyncio.AbstractEventLoop]:
 
 def _sum(total: int | None, count: int | None) -> int | None:
     return total if count is None else (total or 0) + count
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"

@@ -20,20 +20,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from llm_proxy.display import count_with_noun
 from llm_proxy.providers import DUMMY_API_KEY
 from llm_proxy.turns import Json
-from llm_pytest.errors import ProviderFailed, UnreadableVerdict
+from llm_pytest.errors import ProviderFailed
 from llm_pytest.models import RunUsage, TestSpec, Verdict
 from llm_pytest.providers.base import LLMProvider, ProviderContext
 from llm_pytest.server_events import (
     ALLOWED_HOSTS_VARIABLE,
     CLEANUP_LIMIT_S,
     EVENTS_FILE_VARIABLE,
+    SECRETS_VARIABLE,
     SERVER_NAME,
     EventReader,
 )
-from llm_pytest.verdicts import parse_verdict
+from llm_pytest.verdicts import parse_verdict, shortened, too_many_turns
 
 COMMAND_VARIABLE: Final = "LLM_PYTEST_CLAUDE"
 """The command that starts Claude Code, if it is not `claude`."""
@@ -48,7 +48,6 @@ _READ_SIZE: Final = 1 << 16
 _NO_TOOLS: Final = "its MCP server did not start, so the model had no tools"
 _MAX_MCP_LIMIT_S: Final = 86_400.0
 """The CLI takes a limit of more than 24 days for none at all."""
-_MAX_SHOWN_CHARS: Final = 300
 
 _SETTINGS: Final[Mapping[str, str]] = {
     # Requests besides those of the test are neither recorded nor replayed.
@@ -65,6 +64,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 _CREDENTIALS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
+_OTHER_CLOUDS: Final = "CLAUDE_CODE_USE_"
+"""The beginning of the variables that send requests to a cloud, past `ANTHROPIC_BASE_URL`."""
 _OUTER_SESSION: Final = frozenset(
     ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT")
 )
@@ -101,6 +102,7 @@ class ClaudeCodeProvider(LLMProvider):
             finally:
                 self._take_events(events)
                 events.close()
+                await self._context.toolset.aclose()  # plugins were made in this process, too
         return self._verdict(spec, result)
 
     async def call_tool(self, name: str, arguments: dict[str, Json]) -> Json:
@@ -169,6 +171,7 @@ class ClaudeCodeProvider(LLMProvider):
                             str(Path.cwd() / folder) for folder in sys.path
                         ),
                         ALLOWED_HOSTS_VARIABLE: ",".join(self._context.allowed_hosts),
+                        SECRETS_VARIABLE: ",".join(self._context.secrets.value_by_name),
                         EVENTS_FILE_VARIABLE: str(folder / "events.jsonl"),
                         # The tools have that of the user.
                         _CACHE_VARIABLE: environ.get(
@@ -185,7 +188,14 @@ class ClaudeCodeProvider(LLMProvider):
             name: value
             for name, value in self._context.environ.items()
             if name not in _OUTER_SESSION
+            and not (self._context.is_replay and name.startswith(_OTHER_CLOUDS))
         }
+        clouds = [name for name in environ if name.startswith(_OTHER_CLOUDS)]
+        if clouds and "LLM_PROXY_URL" in environ:
+            raise ProviderFailed(
+                f"{self.name}: {clouds[0]} sends requests past llm-proxy, so they cannot be "
+                "recorded; unset it, or add --llm-proxy=off"
+            )
         for name in _CREDENTIALS:
             # CI sets a missing secret to nothing, which is no login.  In `auto`, a dummy key would
             # replace the user's login.
@@ -254,7 +264,7 @@ class ClaudeCodeProvider(LLMProvider):
             try:
                 document = json.loads(line)
             except (ValueError, RecursionError):
-                other_line = other_line or _shortened(line)
+                other_line = other_line or shortened(line)
                 continue
             # The settings of a user can make quiet mode print the list of all events.
             for event in document if isinstance(document, list) else [document]:
@@ -283,11 +293,11 @@ class ClaudeCodeProvider(LLMProvider):
                     self._context.show(text)
                 case {"type": "tool_use", "name": str(name), "input": arguments}:
                     shown = json.dumps(arguments, ensure_ascii=False)
-                    self._context.show(f"{name.removeprefix(_TOOL_PREFIX)} {_shortened(shown)}")
+                    self._context.show(f"{name.removeprefix(_TOOL_PREFIX)} {shortened(shown)}")
                 case {"type": "tool_result", "content": content}:
                     texts = [str(part.get("text", "")) for part in _objects(content)]
                     shown = content if isinstance(content, str) else "".join(texts)
-                    self._context.show(f"  → {_shortened(shown)}")
+                    self._context.show(f"  → {shortened(shown)}")
                 case _:
                     pass
 
@@ -307,10 +317,7 @@ class ClaudeCodeProvider(LLMProvider):
         if self._start_failure:
             raise ProviderFailed(self._start_failure)
         if result.get("subtype") == "error_max_turns":
-            limit = count_with_noun(spec.max_turns, "response")
-            raise UnreadableVerdict(
-                f"no verdict within {limit}; the limit is max_turns of the definition"
-            )
+            raise too_many_turns(spec)
         text = result.get("result")
         if result.get("is_error") or not isinstance(text, str):
             errors = result.get("errors")
@@ -377,7 +384,3 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
 def _objects(value: Any) -> list[dict[str, Any]]:
     """The JSON objects of a list; of anything else, none."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"

@@ -31,7 +31,8 @@ from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION, NO_RULES, RuleSet
-from llm_proxy.matching.keys import colliding_rules, is_keyed_by, needs_rekeying
+from llm_proxy.matching.keys import colliding_rules, is_keyed_by
+from llm_proxy.matching.presets import needs_rekeying
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import CassetteWordIndex, is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportOptions
@@ -296,9 +297,9 @@ class LibraryIndex:
         self._paths: Sequence[str] = ()
         """All files; the position is the file's number in the word index."""
         self._word_index = CassetteWordIndex()
-        self._paths_keyed_differently: set[str] = set()
         self._outdated_count = 0
-        """The number of those that `rekey` would improve."""
+        """The number of files that `rekey` would change."""
+        self._paths_keyed_differently: set[str] = set()
         """The files that were keyed by other rules than this run's, strays included."""
         self._paths_redacted_differently: set[str] = set()
         """The files with older rules in whose requests the rules of today replace something."""

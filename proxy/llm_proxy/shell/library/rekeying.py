@@ -23,7 +23,8 @@ from llm_proxy.cassette.model import encode_line
 from llm_proxy.cassette_consistency import was_redacted_after_keying
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.keys import colliding_rules, needs_rekeying
+from llm_proxy.matching.keys import colliding_rules
+from llm_proxy.matching.presets import needs_rekeying
 from llm_proxy.shell.library.library import (
     Library,
     TakeFile,
