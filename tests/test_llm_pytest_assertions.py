@@ -26,6 +26,7 @@ from stub_upstream import fixed_length, upstream
 BODY: Final[Json] = {
     "id": 7, "price": 9.5, "name": "Ada", "none": None, "yes": True, "tags": ["a", "b"],
     "items": [{"id": 1, "n": 10}, {"id": 2, "n": 20}], "empty": {},
+    "nothing": [],
 }  # fmt: skip
 
 
@@ -64,7 +65,7 @@ PASSING: Final[list[tuple[str, dict[str, Json]]]] = [
     ("equals", {"path": "$.json.none", "expected": None}),
     ("equals", {"path": "$.json.items[*].id", "expected": [1, 2]}),
     ("equals", {"path": "$.json.items[?@.n > 10]", "expected": [{"n": 20, "id": 2}]}),
-    ("equals", {"path": "$.json.items[?@.n > 99]", "expected": []}),
+    ("equals", {"path": "$.json.nothing", "expected": []}),
     ("equals", {"path": "$.headers['x-id']", "expected": "a, b"}),
     ("equals", {"actual": {"a": [1, {}]}, "expected": {"a": [1.0, {}]}}),
     ("equals", {"actual": None, "expected": None}),
@@ -77,6 +78,8 @@ PASSING: Final[list[tuple[str, dict[str, Json]]]] = [
     ("contains", {"path": "$.text", "expected": "Ada"}),
     ("not_contains", {"path": "$.json.tags", "expected": "c"}),
     ("not_contains", {"actual": [1], "expected": True}),
+    ("not_contains", {"path": "$.json.nothing", "expected": "c"}),
+    ("length", {"path": "$.json.nothing", "expected": 0}),
     ("matches", {"path": "$.json.name", "pattern": "^[A-Z]d"}),
     ("matches", {"path": "$.json.name", "pattern": ""}),
     ("matches", {"actual": "grün", "pattern": r"^\pL+$"}),
@@ -136,6 +139,20 @@ async def test_it_passes(tool: str, arguments: dict[str, Json]) -> None:
         ("not_contains", {"path": "$.json.tags", "expected": "a"}, "actual contains expected"),
         ("not_contains", {"path": "$.json.id", "expected": 1}, "actual is a number, which contai"),
         ("not_contains", {"path": "$.json.absent", "expected": 1}, "no value at the path"),
+        *(
+            (
+                tool,
+                {"path": "$.json.items[?@.n > 99]", "expected": expected},
+                "no value at the path",
+            )
+            for tool, expected in (
+                ("equals", []),
+                ("not_equals", 7),
+                ("contains", 7),
+                ("not_contains", 7),
+                ("length", 0),
+            )
+        ),
         ("matches", {"path": "$.json.name", "pattern": "^d"}, "the pattern is not found"),
         ("matches", {"path": "$.json.id", "pattern": "7"}, "actual is a number; only a text can"),
         ("less_than", {"path": "$.json.id", "expected": 7}, "actual is not less than expected"),
@@ -155,10 +172,12 @@ async def test_it_passes(tool: str, arguments: dict[str, Json]) -> None:
         ("json_path", {"path": "$.absent", "expected": None}, "no value at the path"),
         ("json_path", {"path": "$.json.id", "expected": 7}, "no value at the path; it starts at t"),
         ("json_path", {"path": "$.items[?@.id == 9]"}, "no value at the path"),
+        ("json_path", {"path": "$.items[?@.id == 9]", "expected": []}, "no value at the path"),
         ("json_path", {"path": "$.id", "expected": 8}, "the values differ"),
         ("json_path", {"path": "$.id", "exists": False}, "there is such a value"),
         ("schema", {"schema": False}, "the value does not match the schema"),
         ("schema", {"schema": {}, "path": "$.absent"}, "no value at the path"),
+        ("schema", {"schema": {}, "path": "$.items[?@.id == 9]"}, "no value at the path"),
     ],
 )
 async def test_it_fails(tool: str, arguments: dict[str, Json], problem: str) -> None:

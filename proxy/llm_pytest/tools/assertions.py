@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from llm_proxy.errors import JsonPathTooManySteps, printable_excerpt
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.expressions import compile_pattern
-from llm_proxy.json_paths import StepBudget, compile_path, find_nodes
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import LLMPlugin, ToolError
 from llm_pytest.tools.json_schemas import schema_errors
 from llm_pytest.tools.json_values import (
     are_equal,
+    find_value,
     json_type,
     shown_value,
 )
-from llm_pytest.tools.responses import HttpResponse, ResponseLog
+from llm_pytest.tools.responses import DOCUMENT_PATHS, HttpResponse, ResponseLog
 
-_MAX_VISITED_VALUES: Final = 200_000
-"""The limit of one path; about half a second."""
 _MAX_SHOWN_CHARS: Final = 200
 _STATUS_CLASS: Final = re.compile(r"[1-5]xx", re.IGNORECASE | re.ASCII)
 
@@ -39,7 +36,8 @@ _Path = Annotated[
     str,
     Meta(
         description="JSONPath into the response {status, url, headers, json, text}, such as "
-        "$.json.items[0].id or $.headers['content-type']. Use it for every value of a response."
+        "$.json.items[0].id or $.headers['content-type']. Use it for every value of a response. "
+        "It must find a value."
     ),
 ]
 _Actual = Annotated[
@@ -265,21 +263,20 @@ class AssertTools(LLMPlugin):
         The value of a path with a wildcard, slice, filter or .. is the list of all found values.
         """
         subject = self._responses.find(response)
-        found = _find(path, _json_body(subject))
+        value = find_value(path, _json_body(subject))
         place: _Result = {"path": path, "response": subject.id}
         if not exists:
             if expected is not UNSET:
                 raise ToolError("set expected only if exists is true")
-            is_there = found.has_nodes
-            problem = "there is such a value" if is_there else ""
-            return _result(problem, actual=found.value if is_there else UNSET, **place)
-        if (not found.has_nodes and expected is UNSET) or found.value is UNSET:
+            problem = "" if value is UNSET else "there is such a value"
+            return _result(problem, actual=value, **place)
+        if value is UNSET:
             problem = "no value at the path"
             if path.startswith("$.json"):
                 problem += "; it starts at the JSON body, without json"
             return _result(problem, expected=expected, **place)
-        problem = "" if expected is UNSET else _equality_problem(found.value, expected)
-        return _result(problem, actual=found.value, expected=expected, **place)
+        problem = "" if expected is UNSET else _equality_problem(value, expected)
+        return _result(problem, actual=value, expected=expected, **place)
 
     async def schema(
         self,
@@ -292,11 +289,11 @@ class AssertTools(LLMPlugin):
     ) -> _Result:
         """Check the JSON body of a response, or its part at path, against a JSON Schema."""
         subject = self._responses.find(response)
-        found = _find(path or "$", _json_body(subject))
+        value = find_value(path or "$", _json_body(subject))
         place: _Result = {"path": path or "$", "response": subject.id}
-        if found.value is UNSET:
+        if value is UNSET:
             return _result("no value at the path", **place)
-        errors = schema_errors(schema, found.value)
+        errors = schema_errors(schema, value)
         result = _result("the value does not match the schema" if errors else "", **place)
         return result | ({"errors": list[Json](errors)} if errors else {})
 
@@ -334,7 +331,7 @@ class AssertTools(LLMPlugin):
         if path:
             subject = self._responses.find(response)
             place = {"path": path, "response": subject.id}
-            value = _find(path, subject.document()).value
+            value = find_value(path, subject.document())
         if value is UNSET:
             return _result(_missing_problem(path), expected=expected, **place)
         try:
@@ -348,36 +345,6 @@ class _Mismatch(Exception):
     """A value of a type that cannot be compared in this way: the assertion fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What a path finds."""
-
-    value: Json | UnsetType
-    """The value; for a path that may find several values the list of them."""
-    has_nodes: bool
-
-
-def _find(path: str, document: Json) -> _Found:
-    """Evaluate a path.  Raises `ToolError` for an invalid one."""
-    shown = printable_excerpt(path, _MAX_SHOWN_CHARS)
-    try:
-        compiled = compile_path(path)
-        values: list[Any] = (
-            [node.value for node in find_nodes(compiled, document, StepBudget(_MAX_VISITED_VALUES))]
-            if isinstance(document, dict | list)
-            else [document] * (not compiled.segments)
-        )
-    except ValueError as error:
-        raise ToolError(f"{shown} is not a valid JSONPath: {error}") from None
-    except JsonPathTooManySteps:
-        raise ToolError(
-            f"{shown} visits more than {_MAX_VISITED_VALUES:,} values; use a narrower path"
-        ) from None
-    if compiled.singular_query():
-        return _Found(values[0] if values else UNSET, bool(values))
-    return _Found(values, bool(values))
-
-
 def _json_body(response: HttpResponse) -> Json:
     """The JSON body.  Raises `ToolError` if there is none."""
     parsed = response.json()
@@ -387,12 +354,10 @@ def _json_body(response: HttpResponse) -> Json:
 
 
 def _missing_problem(path: str) -> str:
-    fields = ("status", "url", "headers", "json", "text")
-    if path.startswith(tuple(f"$.{field}" for field in fields)):
-        return "no value at the path"
-    return (
-        f"no value at the path; it starts with one of {', '.join(f'$.{name}' for name in fields)}"
-    )
+    problem = "no value at the path"
+    if path.startswith(DOCUMENT_PATHS):
+        return problem
+    return f"{problem}; it starts with one of {', '.join(DOCUMENT_PATHS)}"
 
 
 def _result(problem: str, **compared: Json | UnsetType) -> _Result:

@@ -1,16 +1,23 @@
-"""Compares and shows JSON values in the results of tools."""
+"""Finds, compares and shows JSON values in the results of tools."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from llm_proxy.errors import JsonPathTooManySteps, printable_excerpt
+from llm_proxy.json_paths import StepBudget, compile_path, find_nodes
 from llm_proxy.turns import Json
+from llm_pytest.plugin_base import ToolError
 
 MAX_SHOWN_CHARS: Final = 2000
 """The most characters of a compared value in a result: the model pays for each."""
+_MAX_SHOWN_PATH_CHARS: Final = 200
+_MAX_VISITED_VALUES: Final = 200_000
+"""The limit of one path; about half a second."""
 _MAX_DEPTH: Final = 100
 """The deepest nesting of JSON; deeper text is no JSON, so that nothing exceeds the call stack."""
 
@@ -43,6 +50,30 @@ def _is_too_deep(value: Json) -> bool:
             return False
         level = children
     return True
+
+
+def find_value(path: str, document: Json) -> Json | UnsetType:
+    """The value at a JSONPath; for a path that may find several values the list of them.
+
+    UNSET if nothing is found.  Raises `ToolError` for an invalid path.
+    """
+    shown = printable_excerpt(path, _MAX_SHOWN_PATH_CHARS)
+    try:
+        compiled = compile_path(path)
+        values: list[Any] = (
+            [node.value for node in find_nodes(compiled, document, StepBudget(_MAX_VISITED_VALUES))]
+            if isinstance(document, dict | list)
+            else [document] * (not compiled.segments)
+        )
+    except ValueError as error:
+        raise ToolError(f"{shown} is not a valid JSONPath: {error}") from None
+    except JsonPathTooManySteps:
+        raise ToolError(
+            f"{shown} visits more than {_MAX_VISITED_VALUES:,} values; use a narrower path"
+        ) from None
+    if not values:
+        return UNSET
+    return values[0] if compiled.singular_query() else values
 
 
 def comparison_key(value: Json) -> Hashable:

@@ -17,6 +17,8 @@ from llm_pytest.tools.json_values import cut_text, parse_json
 
 MAX_SHOWN_BODY_CHARS: Final = 20_000
 """The most characters of a body that a model gets; assertions use all of it."""
+DOCUMENT_PATHS: Final = ("$.status", "$.url", "$.headers", "$.json", "$.text")
+"""The fields of `HttpResponse.document`."""
 _SHOWN_HEADERS: Final = (
     "allow", "content-language", "content-type", "location", "retry-after", "www-authenticate",
 )  # fmt: skip
