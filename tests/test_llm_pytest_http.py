@@ -501,6 +501,122 @@ async def test_a_cookie_of_a_redirect_is_sent_to_its_target() -> None:
     assert result["json"] == {"session": "1"}
 
 
+# Waiting for a change
+
+
+def states(*scripts: Script) -> Script:
+    """Respond to each request with the next script, and with the last one at the end."""
+    remaining = iter(scripts[:-1])
+
+    async def script(connection: Connection) -> None:
+        await next(remaining, scripts[-1])(connection)
+
+    return script
+
+
+INVALID = "HOST:PORT sent an incomplete or invalid HTTP response"
+PENDING = fixed_length(b'{"state": "pending", "result": null, "items": []}', status="202 Accepted")
+DONE = fixed_length(b'{"state": "done", "result": 7, "items": [{"ok": true}]}')
+
+
+@pytest.fixture
+def quick_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_FIRST_DELAY_S", 0.001)
+
+
+@pytest.mark.usefixtures("quick_repeats")
+@each_row(
+    "arguments",
+    [
+        {"until_path": "$.json.state", "until": "done"},
+        {"until_path": "$.json.result"},
+        {"until_path": "$.json.items[?@.ok]"},
+        {"until_path": "$.json.items[*].ok", "until": [True]},
+        {"until_path": "$.status", "until": 200},
+    ],
+)
+async def test_a_request_is_repeated_until_the_change_however_late(
+    arguments: dict[str, Json],
+) -> None:
+    results = [
+        await result_of(states(*[PENDING] * count, DONE), **arguments) for count in (0, 1, 3)
+    ]
+    assert results[0] == results[1] == results[2]
+    assert (results[0]["response"], results[0]["status"], results[0]["until"]) == ("r1", 200, True)
+
+
+async def rst_in_body(connection: Connection) -> None:
+    await connection.begin("Content-Length: 10")
+    await connection.rst()
+
+
+async def silent(_: Connection) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.usefixtures("quick_repeats")
+async def test_a_failed_connection_is_repeated_too() -> None:
+    script = states(rst_in_body, PENDING, rst_in_body, DONE)
+    assert (await result_of(script, until_path="$.json.result"))["until"] is True
+
+
+@pytest.mark.usefixtures("quick_repeats")
+@each_row(
+    "scripts, outcome",
+    [
+        ([PENDING], False),
+        ([rst_in_body, PENDING, silent], False),
+        ([PENDING, rst_in_body], INVALID),
+        ([rst_in_body, silent], INVALID),
+        ([silent], "no complete response from HOST:PORT within 0.2 s"),
+    ],
+)
+async def test_at_the_end_of_the_time_the_last_outcome_is_the_result(
+    scripts: list[Script], outcome: bool | str
+) -> None:
+    result = await result_of(states(*scripts), until_path="$.json.state", until="done", timeout=0.2)
+    assert result.get("until", result.get("error")) == outcome
+    assert result.get("status", 202) == 202
+
+
+async def test_all_repeated_requests_are_one_response_with_the_time_of_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "_FIRST_DELAY_S", 0.5)
+    tools = HttpTools()
+    async with upstream(states(PENDING, DONE)) as server:
+        waited = await tools.get(server.url, until_path="$.json.result", until=7)
+        assert len(server.requests) == 2
+        assert tools.responses.find().elapsed_ms < 500
+        plain = await tools.get(server.url)
+    await tools.cleanup()
+    assert waited == {**plain, "response": "r1", "until": True}
+    assert plain["response"] == "r2"
+
+
+@each_row(
+    "arguments, message",
+    [
+        ({"until": "done"}, "set until only with until_path"),
+        ({"until_path": "$.json["}, "$.json[ is not a valid JSONPath: "),
+        ({"until_path": "json.state"}, "json.state is not a valid JSONPath: it must start with $"),
+        ({"until_path": "$.state"}, "until_path starts with one of $.status, $.url, $.headers, $."),
+    ],
+)
+async def test_a_wrong_condition_is_an_error_before_the_first_request(
+    arguments: dict[str, Json], message: str
+) -> None:
+    async with upstream(DONE) as server:
+        assert (await get(server.url, **arguments))["error"].startswith(message)
+    assert server.requests == []
+
+
+async def test_only_a_failed_connection_is_repeated() -> None:
+    async with web_service(redirects_to("http://example.com/")) as url:
+        result = await get(f"{url}/from", until_path="$.json.state")
+    assert "the host example.com is not allowed" in result["error"]
+
+
 # Failures and hostile servers
 
 
@@ -527,10 +643,6 @@ async def test_a_server_without_tls_is_an_error() -> None:
     assert result["error"].endswith("does not accept TLS connections")
 
 
-async def silent(_: Connection) -> None:
-    await asyncio.Event().wait()
-
-
 async def endless_head(connection: Connection) -> None:
     await connection.send(b"HTTP/1.1 200 OK\r\n")
     while True:
@@ -555,13 +667,7 @@ async def rst_before_head(connection: Connection) -> None:
     await connection.rst()
 
 
-async def rst_in_body(connection: Connection) -> None:
-    await connection.begin("Content-Length: 10")
-    await connection.rst()
-
-
 CLOSED = "HOST:PORT closed the connection before the response"
-INVALID = "HOST:PORT sent an incomplete or invalid HTTP response"
 TOO_LARGE = "the response of HOST:PORT is too large; the limit is 10 MB"
 OK = b"HTTP/1.1 200 OK\r\n"
 GZIP = OK + b"Content-Encoding: gzip\r\nConnection: close\r\n\r\n"

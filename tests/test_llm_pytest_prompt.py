@@ -85,6 +85,7 @@ def test_the_definition_is_between_the_markers_with_numbered_steps() -> None:
         "Set `step` in every tool call",
         "Check every expectation with assert_* tools",
         "a `path` into it",
+        "To wait for a change, use `until_path` and `until` of http_get",
         "the same `label`",
         'its status is "skip"',
         "only one JSON object",

@@ -3,6 +3,10 @@
 Each request has a connection of its own: a server that closes an idle connection never fails one.
 Redirects are followed here, because each hop must lead to an allowed host.
 
+`http_get` repeats its request itself (`until_path`).  A replayed model answers at once: if the
+model repeated the request, the same call would come earlier than while recording, and get a
+response that the model has never seen.
+
 Source: RFC 9110 section 15.4 (redirects); RFC 6265 (cookies); RFC 7617 (Basic).
 """
 
@@ -14,6 +18,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode, urljoin
@@ -22,19 +27,22 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 from yarl import URL
 
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import LLMPlugin, ToolError
-from llm_pytest.tools.responses import HttpResponse, ResponseLog
+from llm_pytest.tools.json_values import are_equal, find_value
+from llm_pytest.tools.responses import DOCUMENT_PATHS, HttpResponse, ResponseLog
 from llm_pytest.tools.targets import AllowedHosts, Target, is_local_name, parse_target
 
 MAX_BODY_BYTES: Final = 10_000_000
 MAX_REDIRECTS: Final = 10
 DEFAULT_TIMEOUT_S: Final = 10.0
 MAX_TIMEOUT_S: Final = 60.0
+_FIRST_DELAY_S: Final = 0.2
+_MAX_DELAY_S: Final = 1.0
 _REDIRECT_STATUSES: Final = frozenset((301, 302, 303, 307, 308))
 _ORIGIN_HEADERS: Final = frozenset(("authorization", "cookie", "proxy-authorization"))
 """Headers that are not sent to another origin."""
@@ -50,6 +58,8 @@ _MAX_SHOWN_CHARS: Final = 100
 _MAX_HEADER_CHARS: Final = 10_000
 _LOOPBACK: Final = (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6))
 
+_Condition = Callable[[HttpResponse], bool]
+"""Whether a response is the one to wait for."""
 _Fields = dict[str, Any]
 """Texts, numbers, booleans and lists of them by name: a schema of that would be long."""
 _Url = Annotated[str, Meta(description="An absolute URL: http://HOST:PORT/PATH.")]
@@ -68,6 +78,24 @@ _Body = Annotated[
 ]
 _Timeout = Annotated[
     float, Meta(gt=0, le=MAX_TIMEOUT_S, description="Seconds to wait for the whole response.")
+]
+_TimeoutOfAll = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=MAX_TIMEOUT_S,
+        description="Seconds to wait for the whole response; with until_path, for the change.",
+    ),
+]
+_UntilPath = Annotated[
+    str,
+    Meta(
+        description="To wait for a change: the request is repeated until the value at this "
+        "JSONPath into the response, such as $.json.state, equals until."
+    ),
+]
+_Until = Annotated[
+    Any, Meta(description="The JSON value to wait for. Default: any value except null.")
 ]
 _FollowRedirects = Annotated[
     bool, Meta(description="Set to false to get the redirect response itself.")
@@ -149,9 +177,11 @@ class HttpTools(LLMPlugin):
         url: _Url,
         headers: _Headers = None,
         query: _Query = None,
-        timeout: _Timeout = DEFAULT_TIMEOUT_S,  # noqa: ASYNC109 # an argument of the model
+        timeout: _TimeoutOfAll = DEFAULT_TIMEOUT_S,  # noqa: ASYNC109 # an argument of the model
         follow_redirects: _FollowRedirects = True,
         basic_auth: _BasicAuth = "",
+        until_path: _UntilPath = "",
+        until: _Until = UNSET,
     ) -> dict[str, Json]:
         """Send a GET request.
 
@@ -159,7 +189,10 @@ class HttpTools(LLMPlugin):
         json, as text, or as size and SHA-256. The assert_* tools check the latest response.
         """
         return await self._send(
-            lambda: _new_request("GET", url, headers, query, basic_auth), timeout, follow_redirects
+            lambda: _new_request("GET", url, headers, query, basic_auth),
+            timeout,
+            follow_redirects,
+            lambda: _new_condition(until_path, until),
         )
 
     post = _tool_with_body("POST")
@@ -173,7 +206,11 @@ class HttpTools(LLMPlugin):
             await self._session.close()
 
     async def _send(
-        self, build_request: Callable[[], _Request], time_limit_s: float, follow_redirects: bool
+        self,
+        build_request: Callable[[], _Request],
+        time_limit_s: float,
+        follow_redirects: bool,
+        build_condition: Callable[[], _Condition | None] = lambda: None,
     ) -> dict[str, Json]:
         """Send a request, add its response to `responses`, and return what the model gets.
 
@@ -182,8 +219,9 @@ class HttpTools(LLMPlugin):
         """
         response_id = self.responses.begin()
         try:
-            response = await self._exchange(
-                response_id, build_request(), time_limit_s, follow_redirects
+            condition = build_condition()
+            response = await self._last_response(
+                response_id, build_request(), time_limit_s, follow_redirects, condition
             )
         except UnicodeEncodeError:
             reason = "the request has a character that UTF-8 cannot represent"
@@ -193,29 +231,55 @@ class HttpTools(LLMPlugin):
             self.responses.end(response_id, str(error))
             raise
         self.responses.end(response_id, response)
-        return response.summary()
+        summary = response.summary()
+        return summary if condition is None else summary | {"until": condition(response)}
+
+    async def _last_response(
+        self,
+        response_id: str,
+        request: _Request,
+        time_limit_s: float,
+        follow_redirects: bool,
+        condition: _Condition | None,
+    ) -> HttpResponse:
+        """The response of a request, which is repeated until `condition` is true.
+
+        At the end of the time, the last complete response.  Raises `ToolError`.
+        """
+        last: HttpResponse | ToolError = ToolError(
+            f"no complete response from {request.target.place} within {time_limit_s:g} s"
+        )
+        delay_s = _FIRST_DELAY_S
+        with suppress(TimeoutError):
+            async with asyncio.timeout(time_limit_s):
+                while True:
+                    try:
+                        last = await self._exchange(response_id, request, follow_redirects)
+                    except _ConnectionFailed as error:  # the service may be starting
+                        last = error
+                    if condition is None or (isinstance(last, HttpResponse) and condition(last)):
+                        break
+                    await asyncio.sleep(delay_s)
+                    delay_s = min(delay_s * 1.5, _MAX_DELAY_S)
+        if isinstance(last, ToolError):
+            raise last
+        return last
 
     async def _exchange(
-        self, response_id: str, request: _Request, time_limit_s: float, follow_redirects: bool
+        self, response_id: str, request: _Request, follow_redirects: bool
     ) -> HttpResponse:
         """The last response of a request and its redirects.  Raises `ToolError`."""
         begin = time.monotonic()
         hops = 0
-        try:
-            async with asyncio.timeout(time_limit_s):
-                self._allowed_hosts.check(request.target)
-                while True:
-                    received = await self._receive(request, follow_redirects)
-                    if not isinstance(received, _Redirect):
-                        break
-                    if hops == MAX_REDIRECTS:
-                        raise ToolError(f"more than {MAX_REDIRECTS} redirects")
-                    hops += 1
-                    request = self._redirected(request, received)
-        except TimeoutError:
-            raise ToolError(
-                f"no complete response from {request.target.place} within {time_limit_s:g} s"
-            ) from None
+        self._allowed_hosts.check(request.target)
+        while True:
+            received = await self._receive(request, follow_redirects)
+            if not isinstance(received, _Redirect):
+                break
+            if hops == MAX_REDIRECTS:
+                raise ToolError(f"more than {MAX_REDIRECTS} redirects")
+            hops += 1
+            request = self._redirected(request, received)
         return HttpResponse(
             response_id,
             received.status,
@@ -257,7 +321,7 @@ class HttpTools(LLMPlugin):
                 )
                 return _Received(response.status, headers, body)
         except aiohttp.ClientError as error:
-            raise ToolError(_failure_text(error, target)) from None
+            raise _ConnectionFailed(_failure_text(error, target)) from None
 
     def _opened_session(self) -> aiohttp.ClientSession:
         """The session of the test; it belongs to the event loop that runs."""
@@ -269,6 +333,10 @@ class HttpTools(LLMPlugin):
                 headers={"User-Agent": "llm-pytest", "Accept-Encoding": "gzip, deflate"},
             )
         return self._session
+
+
+class _ConnectionFailed(ToolError):
+    """There is no complete response, but a repeated request may have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +404,25 @@ def _failure_text(error: aiohttp.ClientError, target: Target) -> str:
             return f"{target.place} closed the connection before the response"
         case _:
             return f"{target.place} sent an incomplete or invalid HTTP response"
+
+
+def _new_condition(path: str, expected: Json | UnsetType) -> _Condition | None:
+    """The condition of `until_path` and `until`, if there is one.  Raises `ToolError`."""
+    if not path:
+        if expected is not UNSET:
+            raise ToolError("set until only with until_path")
+        return None
+    find_value(path, {})  # an invalid path is an error before the first request
+    if not path.startswith(DOCUMENT_PATHS):
+        raise ToolError(f"until_path starts with one of {', '.join(DOCUMENT_PATHS)}")
+
+    def is_reached(response: HttpResponse) -> bool:
+        value = find_value(path, response.document())
+        if value is UNSET:
+            return False
+        return value is not None if expected is UNSET else are_equal(value, expected)
+
+    return is_reached
 
 
 def _new_request(
