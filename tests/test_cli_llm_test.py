@@ -119,7 +119,7 @@ async def test_tools_lists_the_tools_of_plugins(tmp_path: Path) -> None:
     result = await run_command("llm-test", "tools", "--project-root", "..", folder=folder)
 
     assert result.exit_code == 0
-    assert "shop_stock(item, place?, step?, label?)\n    How many are left.\n" in result.stdout
+    assert "shop_stock(item, place?, step, label?)\n    How many are left.\n" in result.stdout
     document = json.loads(
         (await run_command("llm-test", "tools", "--json", folder=tmp_path)).stdout
     )

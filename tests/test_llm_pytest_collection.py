@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -12,8 +15,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from cli_process import environment
 from llm_project import LLMProject, scripted_model
 from llm_proxy.turns import ToolResult
+from waiting import wait_until
 
 OPENAI: Final = ("--llm-provider=openai", "--llm-model=m")
 VERDICTS: Final[dict[str, str | None]] = {
@@ -456,3 +461,87 @@ def test_texts_of_a_model_cannot_control_the_terminal(project: LLMProject) -> No
 
     assert "FAIL: \\x1b[2J\\n\n" in run.report("the door stays")
     assert "\x1b[2J" not in run.output
+
+
+def test_a_token_that_differs_in_each_run_is_that_of_the_run(project: LLMProject) -> None:
+    folder = write(project, opens=FOUR["opens"])
+    (folder / "plugins" / "door.py").write_text(
+        dedent("""
+        import secrets
+        from llm_pytest.plugin_base import LLMPlugin
+
+        class Door(LLMPlugin):
+            name = "door"
+
+            async def login(self) -> dict:
+                self.token = secrets.token_urlsafe(32)
+                return {"access_token": self.token, "type": "bearer"}
+
+            async def look(self, headers: dict) -> dict:
+                assert headers == {"Authorization": "Bearer " + self.token}
+                return {"open": True, "seen": headers}
+        """)
+    )
+    bodies: list[str] = []
+
+    def respond_with_token(request: Any) -> Any:
+        bodies.append(str(request.body))
+        parts = [part for message in request.conversation.messages for part in message.parts]
+        results = [json.loads(part.content) for part in parts if isinstance(part, ToolResult)]
+        if not results:
+            return {"tool_calls": [{"name": "door_login", "args": {"step": "1"}}]}
+        if len(results) == 1:
+            headers = {"Authorization": f"Bearer {results[0]['access_token']}"}
+            arguments = {"headers": headers, "step": "1"}
+            return {"tool_calls": [{"name": "door_look", "args": arguments}]}
+        return respond(request)
+
+    with scripted_model(respond_with_token) as variables:
+        recorded = project.run(*OPENAI, "--llm-proxy=record", "-v", variables=variables)
+    replayed = project.run(*OPENAI, "--llm-proxy=replay", "-v")
+
+    assert recorded.verdicts == replayed.verdicts == {"opens": "PASS"}, replayed.output
+    assert 'door_look {"headers":{"Authorization":"Bearer {{ secret.1 }}"}' in recorded.output
+    assert "{{ secret.1 }}" in bodies[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_interrupted_run_lets_plugins_clean_up(
+    project: LLMProject, model: dict[str, str], number: signal.Signals
+) -> None:
+    folder = write(project, opens=FOUR["opens"])
+    (folder / "plugins" / "door.py").write_text(
+        dedent("""
+        import asyncio
+        from pathlib import Path
+        from llm_pytest.plugin_base import LLMPlugin
+
+        class Door(LLMPlugin):
+            name = "door"
+
+            async def look(self) -> dict:
+                Path("looking").touch()
+                await asyncio.sleep(60)
+
+            async def cleanup(self) -> None:
+                Path("cleaned").touch()
+        """)
+    )
+
+    plugins = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "llm_proxy.pytest_plugin,llm_pytest.pytest_plugin",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--llm", *OPENAI),
+        cwd=project.folder,
+        env=environment(project.folder, **plugins, **model),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    await wait_until((project.folder / "looking").exists)
+    process.send_signal(number)
+    async with asyncio.timeout(20):
+        code = await process.wait()
+
+    assert code in {-number, pytest.ExitCode.INTERRUPTED}
+    assert (project.folder / "cleaned").exists()

@@ -58,7 +58,7 @@ Teardown:
 === END OF THE TEST DEFINITION ===
 """
 PROMPT: Final = render_prompt(SPEC, "name: Checkout")
-MAX_INSTRUCTION_CHARS: Final = 1500
+MAX_INSTRUCTION_CHARS: Final = 1600
 
 
 def with_step(index: int, **values: Any) -> TestSpec:

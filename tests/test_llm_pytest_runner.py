@@ -196,7 +196,7 @@ def test_a_run_has_the_evidence_and_what_it_used(project: Project) -> None:
 
 
 def tool(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": arguments}]}
+    return {"tool_calls": [{"name": name, "args": {"step": "1"} | arguments}]}
 
 
 @dataclass(frozen=True)
@@ -209,6 +209,10 @@ class Case:
     results: tuple[Any, ...] = ()
 
 
+UNCHECKED: Final = (
+    'the model\'s verdict is PASS, but it has checked nothing in step 1 "Open the door"; its '
+    "reason: It is open."
+)
 CASES: Final = {
     "prose": Case(
         ("I opened the door.",), "UNCLEAR",
@@ -232,15 +236,15 @@ CASES: Final = {
         ({"open": True, "key": ""},) * 4,
     ),
     "an unknown tool": Case(
-        (tool("door_close"), PASS), "PASS", "It is open.",
+        (tool("door_close"), PASS), "UNCLEAR", UNCHECKED,
         ({"error": 'Tool "door_close" not found'},),
     ),
     "wrong arguments": Case(
-        (tool("door_open", key=1), PASS), "PASS", "It is open.",
+        (tool("door_open", key=1), PASS), "UNCLEAR", UNCHECKED,
         ({"error": "ValidationError: Expected `str`, got `int` - at `$.key`"},),
     ),
     "a plugin that raises": Case(
-        (tool("door_jam"), PASS), "PASS", "It is open.",
+        (tool("door_jam"), PASS), "UNCLEAR", UNCHECKED,
         ({"error": "RuntimeError: the door is jammed"},),
     ),
     "a plugin that fails as a test does": Case(
@@ -249,7 +253,7 @@ CASES: Final = {
         ({"open": True, "key": ""}, {"error": "Failed: the door is stuck"}),
     ),
     "a plugin that interrupts": Case(
-        (tool("door_interrupt"), PASS), "PASS", "It is open.",
+        (tool("door_interrupt"), PASS), "UNCLEAR", UNCHECKED,
         ({"error": "RuntimeError: it raised KeyboardInterrupt"},),
     ),
     "a check of a plugin that passes the second time": Case(
@@ -274,7 +278,7 @@ CASES: Final = {
         ),
     ),
     "a plugin that exits": Case(
-        (tool("door_leave"), PASS), "PASS", "It is open.",
+        (tool("door_leave"), PASS), "UNCLEAR", UNCHECKED,
         ({"error": "RuntimeError: it called sys.exit(3)"},),
     ),
 }  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from llm_proxy.turns import Json
 from llm_pytest.errors import UnreadableVerdict
 from llm_pytest.evidence import ToolCallRecord, decided_assertions
-from llm_pytest.models import StepResult, Verdict
+from llm_pytest.models import StepResult, TestSpec, TestStep, Verdict
 from llm_pytest.verdicts import checked_verdict, parse_verdict
 
 PASS = '{"verdict": "PASS", "reason": "all is well"}'
@@ -62,6 +63,7 @@ def test_a_verdict_is_found_in_what_models_write_around_it(text: str) -> None:
         ("All steps have passed.", "no JSON object with a verdict: All steps have passed."),
         (PASS[:-1], "no JSON object with a verdict"),
         (f'{PASS} {{"verdict": "FAIL"}}', "the last response contains 2 verdicts: PASS, FAIL"),
+        ('{"verdict": "FAIL", "verdict": "PASS"}', "contains an object with two verdicts"),
         ('{"verdict": "MAYBE"}', "the verdict is invalid: Invalid enum value 'MAYBE'"),
         ('{"verdict": 1}', "the verdict is invalid: Expected `str`"),
         ('{"verdict": "PASS", "steps": [{"name": "a"}]}', "missing required field `status`"),
@@ -71,8 +73,8 @@ def test_a_verdict_is_found_in_what_models_write_around_it(text: str) -> None:
         ('{"a":' * 30_000, "no JSON object with a verdict"),
     ],
     ids=[
-        "empty", "prose", "half JSON", "two verdicts", "another word", "a number", "a half step",
-        "nested", "braces", "too long", "deep",
+        "empty", "prose", "half JSON", "two verdicts", "two in one", "another word", "a number",
+        "a half step", "nested", "braces", "too long", "deep",
     ],
 )  # fmt: skip
 def test_a_response_without_one_verdict_is_unreadable(text: str, message: str) -> None:
@@ -96,6 +98,10 @@ def assertion(
 CALL = ToolCallRecord(1, "http_get", {}, {"status": 200}, is_error=False)
 
 
+WITHOUT_EXPECTATIONS = TestSpec("a test", (TestStep("Look", "Look."),))
+SPEC = TestSpec("a test", (TestStep("Look", "Look."), TestStep("Pay", "Pay.", "It is paid.")))
+
+
 @dataclass(frozen=True)
 class Case:
     """The evidence of a test, and the verdict that a PASS becomes."""
@@ -103,6 +109,7 @@ class Case:
     calls: tuple[ToolCallRecord, ...]
     verdict: str
     reason: str = "all is well"
+    spec: TestSpec = WITHOUT_EXPECTATIONS
 
 
 @pytest.mark.parametrize(
@@ -135,6 +142,29 @@ class Case:
             "FAIL",
             "the model's verdict is PASS, but 1 assertion failed; its reason: all is well",
         ),
+        "a step that is checked by an assertion": Case(
+            (replace(assertion(1, passed=True), step="Step 2"),), "PASS", spec=SPEC
+        ),
+        "a step that is checked by a plugin": Case(
+            (replace(CALL, tool="shop_pay", step="2"),), "PASS", spec=SPEC
+        ),
+        **{
+            name: Case(
+                (call,),
+                "UNCLEAR",
+                'the model\'s verdict is PASS, but it has checked nothing in step 2 "Pay"; its '
+                "reason: all is well",
+                SPEC,
+            )
+            for name, call in {
+                "a step with a request only": replace(CALL, step="2"),
+                "a step with an error only": replace(
+                    CALL, tool="shop_pay", step="2", is_error=True
+                ),
+                "an assertion in another step": replace(assertion(1, passed=True), step="1"),
+                "an assertion in no step": replace(assertion(1, passed=True), step="banana"),
+            }.items()
+        },
         "no call": Case(
             (),
             "UNCLEAR",
@@ -146,7 +176,7 @@ class Case:
 def test_a_pass_is_checked_against_the_evidence(case: tuple[str, Case]) -> None:
     _, row = case
 
-    checked = checked_verdict(Verdict("PASS", "all is well"), row.calls)
+    checked = checked_verdict(Verdict("PASS", "all is well"), row.calls, row.spec)
 
     assert (checked.verdict, checked.reason) == (row.verdict, row.reason)
 
@@ -154,14 +184,22 @@ def test_a_pass_is_checked_against_the_evidence(case: tuple[str, Case]) -> None:
 def test_a_pass_with_a_failed_step_is_a_fail() -> None:
     verdict = Verdict("PASS", "", (StepResult("Pay", "fail"),))
 
-    assert checked_verdict(verdict, [CALL]) == Verdict(
+    assert checked_verdict(verdict, [CALL], WITHOUT_EXPECTATIONS) == Verdict(
         "FAIL", "the model's verdict is PASS, but it reports that Pay failed", verdict.steps
+    )
+
+
+def test_a_pass_with_a_skipped_step_is_unclear() -> None:
+    verdict = Verdict("PASS", "", (StepResult("Pay", "skip"),))
+
+    assert checked_verdict(verdict, [CALL], WITHOUT_EXPECTATIONS) == Verdict(
+        "UNCLEAR", "the model's verdict is PASS, but it reports that Pay was skipped", verdict.steps
     )
 
 
 @pytest.mark.parametrize("verdict", [Verdict("FAIL", "broken"), Verdict("UNCLEAR", "no idea")])
 def test_another_verdict_stays_whatever_the_evidence_is(verdict: Verdict) -> None:
-    assert checked_verdict(verdict, [assertion(1, passed=True)]) == verdict
+    assert checked_verdict(verdict, [assertion(1, passed=True)], SPEC) == verdict
 
 
 def test_the_issues_name_what_was_compared() -> None:
@@ -173,6 +211,7 @@ def test_the_issues_name_what_was_compared() -> None:
             assertion(1, passed=False, label="total"),
             assertion(2, passed=True, expect_failure=True),
         ],
+        SPEC,
     )
 
     assert checked.issues == (

@@ -7,10 +7,13 @@ by the last of them, so that a model can poll.  With `expect_failure`, an assert
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from llm_proxy.turns import Json
+
+_MAX_DIGITS: Final = 5
 
 
 class ToolCallRecord(Struct, frozen=True):
@@ -33,6 +36,17 @@ class ToolCallRecord(Struct, frozen=True):
     label: str = ""
     expect_failure: bool = False
     duration_ms: float = 0.0
+
+    @property
+    def step_number(self) -> int | None:
+        """The number of its step; None for the setup, the teardown, and anything else."""
+        number = self.step.strip().lower().removeprefix("step").strip()
+        return int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else None
+
+    @property
+    def is_check(self) -> bool:
+        """Whether its result can prove something: of an assertion, or of a plugin."""
+        return not self.is_error and not self.tool.startswith("http_")
 
     @property
     def is_assertion(self) -> bool:

@@ -134,7 +134,7 @@ def _make_server(
         Path.cwd(),
         hosts,
         lambda call: report(ServerEvent(call=call)),
-        Secrets.of_names(environ.get(SECRETS_VARIABLE, "").split(","), environ),
+        Secrets(environ.get(SECRETS_VARIABLE, "").split(","), environ),
     )
     report(ServerEvent(is_ready=True))
     return ToolServer(toolset)

@@ -25,7 +25,7 @@ from llm_proxy.miss_report import MissReport
 from llm_proxy.python_api import Call, ProxySession
 from llm_proxy.turns import Json
 from llm_pytest.prompt import changed_steps
-from llm_pytest.report import step_name
+from llm_pytest.report import call_place
 from llm_pytest.runner import TestRun
 from llm_pytest.verdicts import shortened
 
@@ -70,17 +70,18 @@ def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterato
     current = _missed_request(missed)
     if current is None:
         return
-    if changed := changed_steps(recorded.prompt, current.prompt):
-        yield f"the definition has changed since the recording: {', '.join(changed)}"
     for number, (old, new) in enumerate(zip(recorded.results, current.results, strict=False)):
         if old != new:
             step, tool = "", "a tool"
             calls = run.calls[-len(current.results) :]
             if number < len(calls):
-                step, tool = f"{step_name(calls[number].step, run.spec)}: ", calls[number].tool
+                step, tool = f"{call_place(calls[number], run.spec)}: ", calls[number].tool
             yield f"{step}the result of {tool} has changed since the recording"
             yield from (f"  {line}" for line in _differences(old, new))
             return
+    # An id that is in a result counts in the prompt too, so the prompt comes last.
+    if changed := changed_steps(recorded.prompt, current.prompt):
+        yield f"the definition has changed since the recording: {', '.join(changed)}"
 
 
 def _differences(old: str, new: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from llm_pytest.errors import ProviderFailed
 from llm_pytest.evidence import ToolCallRecord, decided_assertions
 from llm_pytest.models import RunUsage, StepResult, TestSpec
 from llm_pytest.runner import TestRun
-from llm_pytest.verdicts import assertion_text, json_text, shortened
+from llm_pytest.verdicts import assertion_text, json_text, shortened, step_label
 
 _MAX_TEXT_CHARS: Final = 2_000
 """The longest text of a model in a report."""
@@ -58,12 +58,12 @@ def usage_text(run: TestRun, usage: RunUsage) -> str:
     return ", ".join([*parts, f"{run.duration_s:.1f} s"])
 
 
-def step_name(step: str, spec: TestSpec) -> str:
-    """A step as people know it: its number and name, for what a model gave as the step."""
-    number = step.strip().lower().removeprefix("step").strip()
-    if number.isdecimal() and 1 <= int(number) <= len(spec.steps):
-        return f'step {int(number)} "{spec.steps[int(number) - 1].name}"'
-    return shortened(step) or "no step"
+def call_place(call: ToolCallRecord, spec: TestSpec) -> str:
+    """The step of a call as people know it: its number and name."""
+    number = call.step_number or 0
+    if 1 <= number <= len(spec.steps):
+        return step_label(number, spec)
+    return shortened(call.step) or "no step"
 
 
 def _line(text: str) -> str:
@@ -72,7 +72,7 @@ def _line(text: str) -> str:
 
 
 def _call_line(call: ToolCallRecord, spec: TestSpec, *, is_decided: bool) -> str:
-    place = step_name(call.step, spec)
+    place = call_place(call, spec)
     arguments = ", ".join(f"{name}={json_text(value)}" for name, value in call.arguments.items())
     shown_call = shortened(f"{call.tool}({arguments})")
     if not call.is_assertion:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from llm_proxy.display import path_as_unicode_text
 from llm_pytest.definitions import resolve
@@ -23,8 +26,8 @@ from llm_pytest.plugins import project_root
 from llm_pytest.prompt import render_prompt
 from llm_pytest.providers import DEFAULT_PROVIDER, get_provider
 from llm_pytest.providers.base import ProviderContext
-from llm_pytest.secrets import Secrets
-from llm_pytest.toolset import make_toolset
+from llm_pytest.secrets import Secrets, secret_names
+from llm_pytest.toolset import ToolSet, make_toolset
 from llm_pytest.verdicts import checked_verdict
 
 
@@ -99,8 +102,8 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
     name = options.provider or spec.provider or DEFAULT_PROVIDER
     root = project_root(yaml_path)
     allowed_hosts = (*spec.allowed_hosts, *options.allowed_hosts)
-    secrets = Secrets.of_test(spec, options.environ)
-    toolset = make_toolset(root, allowed_hosts, secrets=secrets)
+    names = secret_names(spec)
+    toolset = make_toolset(root, allowed_hosts, secrets=Secrets(names, options.environ))
     prompt = render_prompt(spec, yaml_path.read_text(encoding="utf-8"))
     context = ProviderContext(
         prompt=prompt,
@@ -109,7 +112,7 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
         environ=options.environ,
         model=options.model or spec.model,
         allowed_hosts=allowed_hosts,
-        secrets=secrets,
+        secret_names=names,
         is_replay=options.is_replay,
         show=options.show,
     )
@@ -120,13 +123,13 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
     begin = time.monotonic()
     try:
         tools = toolset.definitions()
-        verdict = asyncio.run(llm.execute_test(spec, tools, timeout, options.is_verbose))
-        outcome = checked_verdict(verdict, toolset.calls)
+        verdict = _run_to_end(llm.execute_test(spec, tools, timeout, options.is_verbose))
+        outcome = checked_verdict(verdict, toolset.calls, spec)
         has_verdict = True
     except UnreadableVerdict as error:
         outcome = Verdict("UNCLEAR", str(error))
     except TimeoutError:
-        outcome = Verdict("FAIL", _timeout_reason(timeout, toolset.calls))
+        outcome = Verdict("FAIL", _timeout_reason(timeout, toolset))
     except ProviderFailed as error:
         outcome = error
     return TestRun(
@@ -143,7 +146,36 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
     )
 
 
-def _timeout_reason(timeout: float, calls: Sequence[ToolCallRecord]) -> str:
-    last = f"; the last call was {calls[-1].tool}" if calls else "; no tool was called"
-    step = f" in step {calls[-1].step}" if calls and calls[-1].step else ""
-    return f"no verdict within {timeout:g} s{last}{step}"
+def _run_to_end(test: Coroutine[Any, Any, Verdict]) -> Verdict:
+    """Run a test.  SIGTERM and SIGHUP end it as Ctrl-C does, so that no process is left."""
+    ended_by: list[signal.Signals] = []
+
+    async def run() -> Verdict:
+        task = asyncio.ensure_future(test)
+
+        def end(number: signal.Signals) -> None:
+            ended_by.append(number)
+            task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(RuntimeError, ValueError):  # this is not the main thread
+                asyncio.get_running_loop().add_signal_handler(number, end, number)
+        return await task
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        if ended_by:
+            os.kill(os.getpid(), ended_by[0])
+        raise
+
+
+def _timeout_reason(timeout: float, toolset: ToolSet) -> str:
+    reason = f"no verdict within {timeout:g} s"
+    if toolset.running:
+        return f"{reason}; {toolset.running} blocks, and does not end"
+    if not toolset.calls:
+        return f"{reason}; no tool was called"
+    last = toolset.calls[-1]
+    step = f" in step {last.step}" if last.step else ""
+    return f"{reason}; the last call was {last.tool}{step}"

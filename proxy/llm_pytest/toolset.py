@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from llm_pytest.errors import LLMTestError, PluginFailed
 from llm_pytest.evidence import ToolCallRecord
 from llm_pytest.plugin_base import LLMPlugin, ToolError
 from llm_pytest.plugins import PLUGINS_FOLDER, load_plugins
-from llm_pytest.secrets import NO_SECRETS, Secrets
+from llm_pytest.secrets import Secrets
 from llm_pytest.tools.assertions import AssertTools
 from llm_pytest.tools.http import HttpTools
 
@@ -88,7 +89,7 @@ class ToolSet:
         *,
         on_call: Callable[[ToolCallRecord], None] = lambda _: None,
         time_limit_s: float = DEFAULT_TOOL_LIMIT_S,
-        secrets: Secrets = NO_SECRETS,
+        secrets: Secrets | None = None,
     ) -> None:
         """`families` are those of `plugins.tool_families`.
 
@@ -96,10 +97,12 @@ class ToolSet:
         JSON Schema, and for two tools of the same name.
         """
         self.calls: list[ToolCallRecord] = []
+        self.running = ""
+        """The tool that runs; empty if none does."""
         self._families = families
         self._on_call = on_call
         self._time_limit_s = time_limit_s
-        self._secrets = secrets
+        self._secrets = secrets or Secrets()
         self._tools: dict[str, _FamilyTool] = {}
         for family in families:
             for name, tool in _family_tools(family).items():
@@ -117,6 +120,8 @@ class ToolSet:
             schema["properties"] = {
                 name: _without_null(parameter) for name, parameter in parameters.items()
             }
+            if "step" in family_tool.added_schemas:
+                schema["required"] = [*schema.get("required", []), "step"]
             definitions.append(
                 {"name": name, "description": definition.description, "inputSchema": schema}
             )
@@ -129,6 +134,7 @@ class ToolSet:
         added_names = ("step",) if family_tool is None else family_tool.added_schemas
         added = {field: own.pop(field) for field in added_names if field in own}
         begin = time.monotonic()
+        self.running = name
         try:
             outcome = await self._outcome(name, family_tool, own)
         except asyncio.CancelledError:
@@ -180,7 +186,7 @@ class ToolSet:
         record = ToolCallRecord(
             number=len(self.calls) + 1,
             tool=name,
-            arguments=self._secrets.hide(arguments),
+            arguments=self._secrets.hide_known(arguments),
             result=self._secrets.hide(outcome.result),
             step=str(added.get("step") or ""),
             is_error=outcome.is_error,
@@ -189,6 +195,7 @@ class ToolSet:
             expect_failure=added.get("expect_failure") is True,
             duration_ms=(time.monotonic() - begin) * 1000,
         )
+        self.running = ""
         self.calls.append(record)
         self._on_call(record)
         return record
@@ -204,7 +211,13 @@ class ToolSet:
                 await asyncio.wait([task], timeout=_CANCEL_GRACE_S)
         if not task.done() or task.cancelled():
             raise TimeoutError(f"no result within {self._time_limit_s:g} s")
-        return task.result()
+        result = task.result()
+        if not isinstance(result, dict):
+            return result
+        # The order of members has no meaning in what a program sends, and may differ in each run.
+        return {
+            name: json.loads(json.dumps(value, sort_keys=True)) for name, value in result.items()
+        }
 
     async def aclose(self) -> None:
         """Clean up every family, also if one of them fails."""
@@ -222,7 +235,7 @@ def make_toolset(
     root: Path,
     allowed_hosts: Sequence[str] = (),
     on_call: Callable[[ToolCallRecord], None] = lambda _: None,
-    secrets: Secrets = NO_SECRETS,
+    secrets: Secrets | None = None,
 ) -> ToolSet:
     """The tools of one test in a project.
 

@@ -53,11 +53,12 @@ def parse_verdict(text: str) -> Verdict:
         raise UnreadableVerdict(f"the verdict is invalid: {error}") from None
 
 
-def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord]) -> Verdict:
+def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord], spec: TestSpec) -> Verdict:
     """The verdict that counts: a PASS that its evidence contradicts is none.
 
-    It is FAIL if an assertion is decided against it, or if the model reports a step as failed, and
-    UNCLEAR if the model has called no tool.
+    It is FAIL if an assertion is decided against it, or if the model reports a step as failed.  It
+    is UNCLEAR if the model has called no tool, if it reports a step as skipped, and if it has
+    checked nothing in a step with expectations.
     """
     if verdict.verdict != "PASS":
         return verdict
@@ -70,10 +71,30 @@ def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord]) -> Verdic
     if failed := [step.name for step in verdict.steps if step.status == "fail"]:
         reason = f"the model's verdict is PASS, but it reports that {failed[0]} failed"
         return _changed(verdict, "FAIL", reason, ())
+    doubt = ""
     if not calls:
-        reason = "the model's verdict is PASS, but it called no tool"
-        return _changed(verdict, "UNCLEAR", reason, ())
+        doubt = "it called no tool"
+    elif skipped := [step.name for step in verdict.steps if step.status == "skip"]:
+        doubt = f"it reports that {skipped[0]} was skipped"
+    elif unchecked := _unchecked_steps(calls, spec):
+        doubt = f"it has checked nothing in {', '.join(unchecked)}"
+    if doubt:
+        return _changed(verdict, "UNCLEAR", f"the model's verdict is PASS, but {doubt}", ())
     return verdict
+
+
+def _unchecked_steps(calls: Sequence[ToolCallRecord], spec: TestSpec) -> list[str]:
+    checked = {call.step_number for call in calls if call.is_check}
+    return [
+        step_label(number, spec)
+        for number, step in enumerate(spec.steps, 1)
+        if step.expectations and number not in checked
+    ]
+
+
+def step_label(number: int, spec: TestSpec) -> str:
+    """A step in messages, such as `step 2 "Pay"`; `number` is from 1."""
+    return f'step {number} "{spec.steps[number - 1].name}"'
 
 
 def too_many_turns(spec: TestSpec) -> UnreadableVerdict:
@@ -107,9 +128,16 @@ def _changed(verdict: Verdict, name: Any, reason: str, issues: tuple[str, ...]) 
     )
 
 
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object.  Raises `UnreadableVerdict` if it has two verdicts."""
+    if sum(name == "verdict" for name, _ in members) > 1:
+        raise UnreadableVerdict("the last response contains an object with two verdicts")
+    return dict(members)
+
+
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in a text that are within no other."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
     position = text.find("{")
     for _ in range(_MAX_OBJECTS):
         if position < 0:

@@ -241,6 +241,13 @@ def _mask_times_in_results(document: KeyDocument) -> NormalizedDocument:
     return NormalizedDocument(map_tool_results(document, mask))
 
 
+def stable_text(text: str) -> str:
+    """A text of a tool result without times, durations, ports and generated ids."""
+    text = _NAMED_PORT.sub(r"\1<port>", _HOST_PORT.sub(r"\1<port>", text))
+    text = _ID.sub(lambda match: _kind_of_id(match) or match[0], text)
+    return str(mask_time(_DURATION.sub(rf"\1{_DURATION_MARK}", text), ""))
+
+
 RUN_VALUES_RULE: Final = NormaliserRule("run-values", 1, _alias_ports_and_ids)
 """Replaces loopback ports and generated ids by aliases, the same wherever a value occurs.
 

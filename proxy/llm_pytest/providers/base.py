@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from llm_proxy.turns import Json
 from llm_pytest.models import RunUsage, TestSpec, Verdict
-from llm_pytest.secrets import NO_SECRETS, Secrets
 from llm_pytest.toolset import ToolSet
 
 
@@ -31,8 +30,8 @@ class ProviderContext:
     """Empty for the default of the provider."""
     allowed_hosts: Sequence[str] = ()
     """Hosts that the tools may reach besides this machine, for tools in another process."""
-    secrets: Secrets = NO_SECRETS
-    """What the tools insert into arguments."""
+    secret_names: Sequence[str] = ()
+    """Environment variables whose values tools insert, for tools in another process."""
     is_replay: bool = False
     """Whether the responses come from recordings: then nothing of the user's account is used."""
     show: Callable[[str], None] = print

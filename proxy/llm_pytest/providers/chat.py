@@ -20,6 +20,7 @@ import msgspec
 
 from llm_chat import (
     ChatClient,
+    ChatError,
     ChatOptions,
     ErrorEvent,
     Finish,
@@ -73,6 +74,8 @@ class ChatProvider(LLMProvider):
             try:
                 async with asyncio.timeout(timeout):
                     text = await self._converse(spec, tools, verbose=verbose)
+            except ChatError as error:
+                raise ProviderFailed(f"{self.name}: {error}") from None
             finally:
                 await self._close_tools()
         return parse_verdict(text)

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.matching.tool_results import stable_text
+from llm_proxy.redaction import redact_text
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import ToolError
 from llm_pytest.tools.json_values import cut_text, parse_json
@@ -104,6 +106,9 @@ class HttpResponse:
         if parsed is not None and len(text) <= MAX_SHOWN_BODY_CHARS:
             return {"json": parsed[0]}
         shown: dict[str, Json] = {"text": cut_text(text, MAX_SHOWN_BODY_CHARS)}
+        if len(text) > MAX_SHOWN_BODY_CHARS:  # so that a replay notices a change behind the cut
+            stable = stable_text(redact_text(text)).encode("utf-8", "replace")
+            shown["sha256"] = hashlib.sha256(stable).hexdigest()
         if parsed is None and self.body and _JSON_TYPE.fullmatch(self._media_type):
             shown["problem"] = "the body is not valid JSON"
         return shown
