@@ -11,6 +11,7 @@ recorded once and replayed without a key; the tools run each time.
     variables               the variables in the texts of a definition
     definitions, linting    reads and checks test definitions
     prompt, templates/      the prompt
+    secrets                 what only the tools know
     toolset, evidence       the tools of one test, and its calls as evidence
     tools/                  the families `http_*` and `assert_*`
     plugin_base, plugins    families that a project adds

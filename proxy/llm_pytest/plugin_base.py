@@ -24,7 +24,8 @@ class LLMPlugin:
     `assert_*`.  Any other exception is an error that the model gets as the result: the message of
     a `ToolError`, or the type and the message of another one.
 
-    One instance serves one test.  It is made without arguments.
+    An instance serves one test, and is made without arguments.  With Claude Code there are two of
+    them, in two processes; the tools are those of one.
     """
 
     name: ClassVar[str] = ""
