@@ -286,12 +286,8 @@ def test_what_claude_code_is_given_counts(changes: dict[str, str]) -> None:
         ("ignore=$.messages[*].content", "normalise"), ("ignore=$['tools'][0]", "normalise"),
         ("ignore=$.metadata['a','b']", None), ("ignore=$['metadata','input']", "normalise"),
         ("ignore=$[?@.role]", "normalise"), ("ignore=$[*].content", "normalise"),
-        ("redact=total", "redact"), ("redact=$..total", "redact"), ("redact=$", "redact"),
-        ("redact=regex=a", "redact"),
+        ("redact=total", None), ("redact=regex=a", None),
     ],
 )  # fmt: skip
 def test_rules_that_could_hide_a_changed_result_are_looser(rule: str, looser: str | None) -> None:
-    option, _, argument = rule.partition("=")
-    text = argument if option == "redact" else rule
-
-    assert [*looser_rules(parse_rules([rule]))] == ([(looser, text)] if looser else [])
+    assert [*looser_rules(parse_rules([rule]))] == ([(looser, rule)] if looser else [])
