@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_proxy.display import path_as_unicode_text
+import click
+
+from llm_proxy.display import escape_block, path_as_unicode_text
 from llm_pytest.definitions import resolve
 from llm_pytest.errors import ProviderFailed, UnreadableVerdict
 from llm_pytest.evidence import ToolCallRecord
@@ -45,9 +45,7 @@ class RunOptions:
     is_replay: bool = False
     """Whether the responses of the model come from recordings."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    show: Callable[[str], None] = field(
-        default_factory=lambda: partial(print, file=sys.stderr, flush=True)
-    )
+    show: Callable[[str], None] = lambda line: click.echo(escape_block(line), err=True)
     """Shows one line of what happens, in verbose mode."""
 
 

@@ -91,7 +91,7 @@ class ToolSet:
         time_limit_s: float = DEFAULT_TOOL_LIMIT_S,
         secrets: Secrets | None = None,
     ) -> None:
-        """`families` are those of `plugins.tool_families`.
+        """`families` have the names of their tools' prefixes: those of `make_toolset`.
 
         `on_call` gets each call after it has ended.  Raises `ValueError` for a method without a
         JSON Schema, and for two tools of the same name.

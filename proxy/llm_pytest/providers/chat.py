@@ -36,7 +36,7 @@ from llm_chat.events import call_args
 from llm_proxy import dialects
 from llm_proxy.conversation import ToolDefinition
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.turns import Json, Text, TokenCounting, Usage
+from llm_proxy.turns import Json, Text, Usage
 from llm_pytest.errors import ProviderFailed
 from llm_pytest.models import TestSpec, Verdict
 from llm_pytest.providers.base import LLMProvider
@@ -145,7 +145,7 @@ class ChatProvider(LLMProvider):
     def _add_usage(self, usage: Usage | None) -> None:
         """Add a response: all tokens that the model has read, and all that it has written."""
         used, reported = self.usage, usage or Usage()
-        counting = self._token_counting
+        counting = dialects.dialect_named(self.dialect).token_counting
         cached = (reported.cache_read or 0) + (reported.cache_write or 0)
         read, written = reported.input, reported.output
         if read is not None and not counting.cache_is_input:
@@ -157,11 +157,6 @@ class ChatProvider(LLMProvider):
             input_tokens=_sum(used.input_tokens, read),
             output_tokens=_sum(used.output_tokens, written),
         )
-
-    @property
-    def _token_counting(self) -> TokenCounting:
-        dialects_by_name = {dialect.name: dialect for dialect in dialects.DIALECTS}
-        return dialects_by_name[self.dialect].token_counting
 
     def _tool(self, definition: Mapping[str, Any]) -> Tool:
         """A tool of the conversation runtime for one of MCP."""
