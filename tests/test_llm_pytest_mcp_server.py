@@ -233,7 +233,7 @@ async def test_a_result_is_one_text_of_compact_json(project: Path) -> None:
         result = await client.call_tool("shop_order", {"item": "téa", "step": "1"})
         assertion = await client.call_tool("assert_equals", {"actual": 1, "expected": 2})
 
-    assert (text_of(result), result.is_error) == ('{"item":"téa","amount":1}', False)
+    assert (text_of(result), result.is_error) == ('{"amount":1,"item":"téa"}', False)
     assert json.loads(text_of(assertion))["passed"] is False
     assert not assertion.is_error
 

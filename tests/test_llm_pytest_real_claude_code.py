@@ -202,12 +202,12 @@ async def test_without_a_login_the_failure_says_so(tmp_path: Path) -> None:
 
 
 def run_shop(
-    project: LLMProject, mode: str, home: Path, tests: str = "tests/llm", **variables: str
+    project: LLMProject, mode: str, home: Path, *arguments: str, **variables: str
 ) -> LLMTestRun:
     """Run tests of the shop with Claude Code, with this home folder."""
     home.mkdir()
     return project.run(
-        f"--llm-proxy={mode}", "--llm-provider=claude-code", tests,
+        f"--llm-proxy={mode}", "--llm-provider=claude-code", *(arguments or ["tests/llm"]),
         variables={"HOME": str(home), "LLM_PYTEST_CLAUDE": COMMAND, **variables},
     )  # fmt: skip
 
@@ -222,7 +222,10 @@ def test_the_tests_of_a_shop_have_the_same_verdicts_in_replay_elsewhere(tmp_path
     log = tmp_path / "requests.log"
 
     # 26 hours later by local time: another date.
-    run = run_shop(elsewhere, "replay", tmp_path / "empty home", TZ="Etc/GMT-14", SHOP_LOG=str(log))
+    run = run_shop(
+        elsewhere, "replay", tmp_path / "empty home", "-v", "tests/llm",
+        TZ="Etc/GMT-14", SHOP_LOG=str(log),
+    )  # fmt: skip
 
     assert run.verdicts == VERDICTS, run.output
     assert "missed 0, 0 cassettes unused" in run.output

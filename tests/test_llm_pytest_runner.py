@@ -435,7 +435,7 @@ def test_verbose_mode_shows_calls_and_results_as_they_happen(project: Project) -
         with_model.run(is_verbose=True, show=lines.append)
         with_model.run(is_verbose=False, show=lines.append)
 
-    assert lines == ['door_open {"step":"1"}', '  → {"open": true, "key": ""}', PASS]
+    assert lines == ['door_open {"step":"1"}', '  → {"key": "", "open": true}', PASS]
 
 
 @pytest.mark.shows("003-30", "003-31", "003-32")

@@ -142,9 +142,12 @@ class Case:
             "FAIL",
             "the model's verdict is PASS, but 1 assertion failed; its reason: all is well",
         ),
-        "a step that is checked by an assertion": Case(
-            (replace(assertion(1, passed=True), step="Step 2"),), "PASS", spec=SPEC
-        ),
+        **{
+            f"a step that is checked as {step}": Case(
+                (replace(assertion(1, passed=True), step=step),), "PASS", spec=SPEC
+            )
+            for step in ("2", "Step 2", "#2", "2. Pay", "2.0", "step 2: Pay", "Pay")
+        },
         "a step that is checked by a plugin": Case(
             (replace(CALL, tool="shop_pay", step="2"),), "PASS", spec=SPEC
         ),
@@ -160,6 +163,9 @@ class Case:
                 "a step with a request only": replace(CALL, step="2"),
                 "a step with an error only": replace(
                     CALL, tool="shop_pay", step="2", is_error=True
+                ),
+                "an assertion in a step that is not there": replace(
+                    assertion(1, passed=True), step="3"
                 ),
                 "an assertion in another step": replace(assertion(1, passed=True), step="1"),
                 "an assertion in no step": replace(assertion(1, passed=True), step="banana"),
@@ -190,11 +196,18 @@ def test_a_pass_with_a_failed_step_is_a_fail() -> None:
 
 
 def test_a_pass_with_a_skipped_step_is_unclear() -> None:
-    verdict = Verdict("PASS", "", (StepResult("Pay", "skip"),))
+    verdict = Verdict("PASS", "", (StepResult("Step 1: Look", "skip"),))
+    reason = "the model's verdict is PASS, but it reports that Step 1: Look was skipped"
 
     assert checked_verdict(verdict, [CALL], WITHOUT_EXPECTATIONS) == Verdict(
-        "UNCLEAR", "the model's verdict is PASS, but it reports that Pay was skipped", verdict.steps
+        "UNCLEAR", reason, verdict.steps
     )
+
+
+def test_a_teardown_that_is_reported_as_skipped_is_no_step() -> None:
+    verdict = Verdict("PASS", "", (StepResult("Teardown", "skip"),))
+
+    assert checked_verdict(verdict, [CALL], WITHOUT_EXPECTATIONS) == verdict
 
 
 @pytest.mark.parametrize("verdict", [Verdict("FAIL", "broken"), Verdict("UNCLEAR", "no idea")])

@@ -223,6 +223,7 @@ def claude_code_request(
     beta: str = "claude-code-20250219",
     task: str = "Run the test.",
     result: str = "/builds/7/shop/a.txt",
+    display: str = "omitted",
     **metadata: str,
 ) -> Request:
     """A request of Claude Code, which sends its environment as a message."""
@@ -232,6 +233,7 @@ def claude_code_request(
         ("anthropic-beta", beta),
         model="claude-opus-5-5",
         metadata=metadata,
+        thinking={"type": "adaptive", "display": display},
         system=[{"type": "text", "text": text} for text in texts],
         messages=[
             {"role": "user", "content": task},
@@ -254,6 +256,7 @@ def test_a_recording_of_claude_code_on_a_mac_matches_on_linux() -> None:
         "x-anthropic-billing-header: cc_version=2.1.330.74b; cc_entrypoint=sdk-cli;",
         beta="claude-code-20250219,oauth-2025-04-20",
         result="/Users/ann/shop/a.txt",
+        display="updates",
         user_id='{"device_id":"71dd"}',
     )
 

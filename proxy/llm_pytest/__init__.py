@@ -6,7 +6,7 @@ A test definition in YAML is rendered into a prompt; a provider lets a model car
 with tools, and returns the model's verdict.  With `--llm-proxy`, the responses of the model are
 recorded once and replayed without a key; the tools run each time.
 
-    models                  values: `TestSpec`, `Verdict`
+    models, errors          values: `TestSpec`, `Verdict`
     extras                  the optional dependencies
     variables               the variables in the texts of a definition
     definitions, linting    reads and checks test definitions
@@ -20,7 +20,9 @@ recorded once and replayed without a key; the tools run each time.
     providers/              who lets a model carry out a test
     verdicts                reads verdicts, and checks them against the evidence
     runner                  `run_llm_test`: one test from definition to verdict
-    pytest_plugin           collects definitions as pytest items
+    report, prices          what people read of a run
+    pytest_plugin           the options; `collection` has the pytest items
+    miss_explanations       why a recorded test does not match any more
 
 Source: owner's document 003.
 """

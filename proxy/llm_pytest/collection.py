@@ -169,7 +169,7 @@ class LLMTest(pytest.Function):
         self, excinfo: pytest.ExceptionInfo[BaseException]
     ) -> Any:
         """The report of a test without a traceback of ours."""
-        if isinstance(excinfo.value, LLMTestFailed | LlmProxyError | ValueError):
+        if isinstance(excinfo.value, LLMTestFailed | LlmProxyError):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
 

@@ -17,5 +17,9 @@ class ProviderFailed(LLMTestError):
     """A provider could not run a test to its end; the message is why, in one sentence."""
 
 
+class UnknownProvider(LLMTestError, ValueError):
+    """There is no provider of that name.  Source: owner's document 003, "Register the Provider"."""
+
+
 class UnreadableVerdict(LLMTestError):
     """The last response of the model contains no verdict; the message is why."""

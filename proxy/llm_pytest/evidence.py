@@ -6,14 +6,17 @@ by the last of them, so that a model can poll.  With `expect_failure`, an assert
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from llm_proxy.turns import Json
+from llm_pytest.models import TestSpec
 
-_MAX_DIGITS: Final = 5
+_STEP_NUMBER: Final = re.compile(r"(?:step)?\s*#?\s*([0-9]{1,4})(?![0-9])", re.IGNORECASE)
+"""The forms in which models write a step: `2`, `Step 2`, `#2`, `2. Pay`."""
 
 
 class ToolCallRecord(Struct, frozen=True):
@@ -23,7 +26,7 @@ class ToolCallRecord(Struct, frozen=True):
     """From 1, in the order of the calls of a test."""
     tool: str
     arguments: dict[str, Json]
-    """As the model sent them, without `step`, `label` and `expect_failure`."""
+    """Without `step`, `label` and `expect_failure`, and with names in place of secrets."""
     result: Json
     """What the model gets; `{"error": message}` if the call failed."""
     step: str = ""
@@ -31,17 +34,18 @@ class ToolCallRecord(Struct, frozen=True):
     is_error: bool = False
     """Whether the tool failed, or there is no such tool."""
     has_passed: bool | None = None
-    """The result of an assertion; None for another tool, and for an assertion that failed to run
-    is False."""
+    """The result of a check, False if it could not run; None for another call."""
     label: str = ""
     expect_failure: bool = False
     duration_ms: float = 0.0
 
-    @property
-    def step_number(self) -> int | None:
+    def step_number(self, spec: TestSpec) -> int | None:
         """The number of its step; None for the setup, the teardown, and anything else."""
-        number = self.step.strip().lower().removeprefix("step").strip()
-        return int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else None
+        names = [step.name for step in spec.steps]
+        if self.step in names:
+            return names.index(self.step) + 1
+        number = int(found[1]) if (found := _STEP_NUMBER.match(self.step)) else 0
+        return number if 1 <= number <= len(names) else None
 
     @property
     def is_check(self) -> bool:
@@ -50,7 +54,7 @@ class ToolCallRecord(Struct, frozen=True):
 
     @property
     def is_assertion(self) -> bool:
-        """Whether the call is an assertion."""
+        """Whether the call is an assertion, or a labelled check of a plugin."""
         return self.has_passed is not None
 
     @property
@@ -64,7 +68,9 @@ def decided_assertions(calls: Iterable[ToolCallRecord]) -> tuple[ToolCallRecord,
     decided: dict[object, ToolCallRecord] = {}
     for call in calls:
         if call.is_assertion:
-            key = (call.step, call.tool, call.label) if call.label else call.number
+            number = _STEP_NUMBER.match(call.step)
+            step = number[1] if number else call.step.lower()
+            key = (step, call.tool, call.label) if call.label else call.number
             decided.pop(key, None)
             decided[key] = call
     return tuple(decided.values())

@@ -10,7 +10,7 @@ A runner sets in the environment of the server:
 
     LLM_PYTEST_ALLOWED_HOSTS   hosts that the http_* tools may reach besides this machine, separated
                                by commas
-    LLM_PYTEST_SECRETS         variables whose values the tools insert for {{ env.NAME }}, separated
+    LLM_PYTEST_INSERTED        variables whose values the tools insert for {{ env.NAME }}, separated
                                by commas
     LLM_PYTEST_EVENTS_FILE     a file to which each `ServerEvent` is appended as a JSON line
 
@@ -39,7 +39,7 @@ from llm_pytest.server_events import (
     ALLOWED_HOSTS_VARIABLE,
     END_SIGNALS,
     EVENTS_FILE_VARIABLE,
-    SECRETS_VARIABLE,
+    INSERTED_VARIABLE,
     EventWriter,
     ServerEvent,
 )
@@ -134,7 +134,7 @@ def _make_server(
         Path.cwd(),
         hosts,
         lambda call: report(ServerEvent(call=call)),
-        Secrets(environ.get(SECRETS_VARIABLE, "").split(","), environ),
+        Secrets(environ.get(INSERTED_VARIABLE, "").split(","), environ),
     )
     report(ServerEvent(is_ready=True))
     return ToolServer(toolset)

@@ -56,7 +56,7 @@ def explain_misses(session: ProxySession, run: TestRun, root: Path) -> list[str]
         return []
     missed = next((call for call in session.calls if call.origin == _MISS_ORIGIN), None)
     causes = [] if missed is None else list(_causes(misses[0], missed, run, root))
-    return [*(causes or [misses[0].text]), f"to record it, run {_RECORD_COMMAND}"]
+    return [*causes, f"to record it, run {_RECORD_COMMAND}"] if causes else [misses[0].text]
 
 
 def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterator[str]:
@@ -77,7 +77,8 @@ def _causes(miss: MissReport, missed: Call, run: TestRun, root: Path) -> Iterato
             if number < len(calls):
                 step, tool = f"{call_place(calls[number], run.spec)}: ", calls[number].tool
             yield f"{step}the result of {tool} has changed since the recording"
-            yield from (f"  {line}" for line in _differences(old, new))
+            lines = [*_differences(old, new)] or [format_word_diff(old, new)]
+            yield from (f"  {line}" for line in lines)
             return
     # An id that is in a result counts in the prompt too, so the prompt comes last.
     if changed := changed_steps(recorded.prompt, current.prompt):

@@ -60,10 +60,8 @@ def usage_text(run: TestRun, usage: RunUsage) -> str:
 
 def call_place(call: ToolCallRecord, spec: TestSpec) -> str:
     """The step of a call as people know it: its number and name."""
-    number = call.step_number or 0
-    if 1 <= number <= len(spec.steps):
-        return step_label(number, spec)
-    return shortened(call.step) or "no step"
+    number = call.step_number(spec)
+    return shortened(call.step) or "no step" if number is None else step_label(number, spec)
 
 
 def _line(text: str) -> str:

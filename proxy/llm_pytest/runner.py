@@ -145,7 +145,7 @@ def run_test(spec: TestSpec, yaml_path: Path, options: RunOptions) -> TestRun:
 
 
 def _run_to_end(test: Coroutine[Any, Any, Verdict]) -> Verdict:
-    """Run a test.  SIGTERM and SIGHUP end it as Ctrl-C does, so that no process is left."""
+    """Run a test.  SIGTERM and SIGHUP end the whole run as Ctrl-C does, so that all clean up."""
     ended_by: list[signal.Signals] = []
 
     async def run() -> Verdict:
@@ -155,17 +155,26 @@ def _run_to_end(test: Coroutine[Any, Any, Verdict]) -> Verdict:
             ended_by.append(number)
             task.cancel()
 
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        loop = asyncio.get_running_loop()
+        for number in handlers:
             with suppress(RuntimeError, ValueError):  # this is not the main thread
-                asyncio.get_running_loop().add_signal_handler(number, end, number)
+                loop.add_signal_handler(number, end, number)
         return await task
 
+    # `nohup` ignores SIGHUP; a project may have handlers of its own.
+    handlers = {
+        number: handler
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
     try:
         return asyncio.run(run())
-    except asyncio.CancelledError:
+    finally:
+        with suppress(ValueError):  # this is not the main thread
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         if ended_by:
-            os.kill(os.getpid(), ended_by[0])
-        raise
+            raise KeyboardInterrupt
 
 
 def _timeout_reason(timeout: float, toolset: ToolSet) -> str:

@@ -59,6 +59,11 @@ class _FamilyTool:
         return self.family == AssertTools.name
 
     @property
+    def is_built_in(self) -> bool:
+        """Whether it is no tool of a plugin."""
+        return self.family in (HttpTools.name, AssertTools.name)
+
+    @property
     def added_schemas(self) -> dict[str, Json]:
         """The parameters that are added, unless the tool has one of this name itself."""
         added = {"step": _STEP_SCHEMA}
@@ -161,6 +166,7 @@ class ToolSet:
             is_check = family_tool.is_assertion or not isinstance(error, Exception)
             has_passed = False if is_check else None
             return _Outcome({"error": _failure_text(error)}, is_error=True, has_passed=has_passed)
+        result = _in_order(result, keeps_members=family_tool.is_built_in)
         if not family_tool.is_assertion:
             return _Outcome(result)
         return _Outcome(
@@ -211,13 +217,7 @@ class ToolSet:
                 await asyncio.wait([task], timeout=_CANCEL_GRACE_S)
         if not task.done() or task.cancelled():
             raise TimeoutError(f"no result within {self._time_limit_s:g} s")
-        result = task.result()
-        if not isinstance(result, dict):
-            return result
-        # The order of members has no meaning in what a program sends, and may differ in each run.
-        return {
-            name: json.loads(json.dumps(value, sort_keys=True)) for name, value in result.items()
-        }
+        return task.result()
 
     async def aclose(self) -> None:
         """Clean up every family, also if one of them fails."""
@@ -226,7 +226,9 @@ class ToolSet:
             try:
                 async with asyncio.timeout(self._time_limit_s):
                     await family.cleanup()
-            except (Exception, SystemExit) as error:  # of the project's own plugin
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # of the project's own plugin
                 outcome = _Outcome({"error": _failure_text(error)}, is_error=True)
                 self._record(f"{family.name}.cleanup", {}, {"step": "teardown"}, outcome, begin)
 
@@ -241,8 +243,9 @@ def make_toolset(
 
     Raises `PluginFailed`, and `LLMTestError` for an allowed host that is invalid.
     """
+    secrets = secrets or Secrets()
     try:
-        http = HttpTools(allowed_hosts)
+        http = HttpTools(allowed_hosts, secrets)
     except ValueError as error:
         raise LLMTestError(f"allowed_hosts: {error}") from None
     families = [http, AssertTools(http.responses), *load_plugins(root)]
@@ -265,6 +268,17 @@ def _family_tools(family: LLMPlugin) -> dict[str, _FamilyTool]:
             parameters = frozenset(inspect.signature(method).parameters)
             tools[tool.name] = _FamilyTool(tool, family.name, parameters)
     return tools
+
+
+def _in_order(result: Json, *, keeps_members: bool) -> Json:
+    """A result with sorted members: what a program sends may have another order in each run.
+
+    With `keeps_members`, those of the result itself keep their order.
+    """
+    if keeps_members and isinstance(result, dict):
+        return {name: _in_order(value, keeps_members=False) for name, value in result.items()}
+    plain: Json = json.loads(json.dumps(result, sort_keys=True))
+    return plain
 
 
 async def _invoked(tool: Tool, arguments: dict[str, Json]) -> Json:

@@ -15,7 +15,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import printable_excerpt
 from llm_pytest.errors import UnreadableVerdict
 from llm_pytest.evidence import ToolCallRecord, decided_assertions
-from llm_pytest.models import TestSpec, Verdict
+from llm_pytest.models import StepResult, TestSpec, Verdict
 
 _MAX_CHARS: Final = 200_000
 """The longest response in which a verdict is searched."""
@@ -74,7 +74,7 @@ def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord], spec: Tes
     doubt = ""
     if not calls:
         doubt = "it called no tool"
-    elif skipped := [step.name for step in verdict.steps if step.status == "skip"]:
+    elif skipped := [step.name for step in verdict.steps if _is_skipped(step, spec)]:
         doubt = f"it reports that {skipped[0]} was skipped"
     elif unchecked := _unchecked_steps(calls, spec):
         doubt = f"it has checked nothing in {', '.join(unchecked)}"
@@ -83,8 +83,13 @@ def checked_verdict(verdict: Verdict, calls: Sequence[ToolCallRecord], spec: Tes
     return verdict
 
 
+def _is_skipped(result: StepResult, spec: TestSpec) -> bool:
+    """Whether a step is reported as skipped; a teardown, for example, is no step."""
+    return result.status == "skip" and any(step.name in result.name for step in spec.steps)
+
+
 def _unchecked_steps(calls: Sequence[ToolCallRecord], spec: TestSpec) -> list[str]:
-    checked = {call.step_number for call in calls if call.is_check}
+    checked = {call.step_number(spec) for call in calls if call.is_check}
     return [
         step_label(number, spec)
         for number, step in enumerate(spec.steps, 1)

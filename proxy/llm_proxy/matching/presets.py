@@ -124,6 +124,9 @@ def _leave_out_client(document: KeyDocument) -> NormalizedDocument:
     body = document.body
     if document.body_kind == "json" and isinstance(body, dict):
         body = {name: value for name, value in body.items() if name != "metadata"}
+        if isinstance(thinking := body.get("thinking"), dict):
+            # It depends on whether the client shows what happens.
+            body["thinking"] = {name: each for name, each in thinking.items() if name != "display"}
         if isinstance(system := body.get("system"), list):
             body["system"] = [block for block in system if not _is_billing_header(block)]
     document = replace(document, headers=headers, body=body)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from llm_pytest.errors import UnknownProvider
 from llm_pytest.providers import chat
 from llm_pytest.providers.base import LLMProvider, ProviderContext
 from llm_pytest.providers.claude_code import ClaudeCodeProvider
@@ -28,7 +29,7 @@ DEFAULT_PROVIDER: Final = ClaudeCodeProvider.name
 
 
 def get_provider(name: str, context: ProviderContext) -> LLMProvider:
-    """A provider by its name.  Raises `ValueError` for an unknown one."""
+    """A provider by its name.  Raises `UnknownProvider`, a `ValueError`."""
     if name not in PROVIDERS:
-        raise ValueError(f"Unknown provider: {name}. Available: {[*PROVIDERS]}")
+        raise UnknownProvider(f"Unknown provider: {name}. Available: {[*PROVIDERS]}")
     return PROVIDERS[name](context)

@@ -29,7 +29,7 @@ from llm_pytest.server_events import (
     ALLOWED_HOSTS_VARIABLE,
     CLEANUP_LIMIT_S,
     EVENTS_FILE_VARIABLE,
-    SECRETS_VARIABLE,
+    INSERTED_VARIABLE,
     SERVER_NAME,
     EventReader,
 )
@@ -171,7 +171,7 @@ class ClaudeCodeProvider(LLMProvider):
                             str(Path.cwd() / folder) for folder in sys.path
                         ),
                         ALLOWED_HOSTS_VARIABLE: ",".join(self._context.allowed_hosts),
-                        SECRETS_VARIABLE: ",".join(self._context.secret_names),
+                        INSERTED_VARIABLE: ",".join(self._context.secret_names),
                         EVENTS_FILE_VARIABLE: str(folder / "events.jsonl"),
                         # The tools have that of the user.
                         _CACHE_VARIABLE: environ.get(

@@ -33,6 +33,7 @@ from yarl import URL
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import LLMPlugin, ToolError
+from llm_pytest.secrets import Secrets
 from llm_pytest.tools.json_values import are_equal, find_value
 from llm_pytest.tools.responses import DOCUMENT_PATHS, HttpResponse, ResponseLog
 from llm_pytest.tools.targets import AllowedHosts, Target, is_local_name, parse_target
@@ -163,12 +164,13 @@ class HttpTools(LLMPlugin):
 
     name = "http"
 
-    def __init__(self, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, allowed_hosts: Sequence[str] = (), secrets: Secrets | None = None) -> None:
         """`allowed_hosts` are those besides this machine: `HOST`, `HOST:PORT`, `*.HOST`.
 
-        Raises `ValueError` for an invalid one.
+        `secrets` learns those of responses.  Raises `ValueError` for an invalid host.
         """
         self.responses = ResponseLog()
+        self._secrets = secrets or Secrets()
         self._allowed_hosts = AllowedHosts(allowed_hosts)
         self._session: aiohttp.ClientSession | None = None
 
@@ -231,7 +233,7 @@ class HttpTools(LLMPlugin):
             self.responses.end(response_id, str(error))
             raise
         self.responses.end(response_id, response)
-        summary = response.summary()
+        summary = response.summary(self._secrets)
         return summary if condition is None else summary | {"until": condition(response)}
 
     async def _last_response(

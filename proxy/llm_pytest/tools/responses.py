@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.matching.tool_results import stable_text
-from llm_proxy.redaction import redact_text
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import ToolError
+from llm_pytest.secrets import Secrets
 from llm_pytest.tools.json_values import cut_text, parse_json
 
 MAX_SHOWN_BODY_CHARS: Final = 20_000
@@ -86,8 +86,9 @@ class HttpResponse:
             document["text"] = text
         return document
 
-    def summary(self) -> dict[str, Json]:
-        """What the model gets."""
+    def summary(self, secrets: Secrets) -> dict[str, Json]:
+        """What the model gets, before secrets are hidden."""
+        secrets.hide(self._values_that_are_not_shown())
         summary: dict[str, Json] = {"response": self.id, "status": self.status}
         if self.is_redirected:
             summary["url"] = self.url
@@ -97,9 +98,23 @@ class HttpResponse:
         cookies = [value.partition("=")[0] for key, value in self.headers if key == "set-cookie"]
         if cookies:
             summary["cookies_set"] = list[Json](cookies)
-        return summary | self._shown_body()
+        return summary | self._shown_body(secrets)
 
-    def _shown_body(self) -> dict[str, Json]:
+    def _values_that_are_not_shown(self) -> dict[str, Json]:
+        """What assertions may show later: headers, cookies, and a body that is cut."""
+        values: dict[str, Json] = {name: self.header(name) for name, _ in self.headers}
+        cookies = (value for name, value in self.headers if name == "set-cookie")
+        values["set-cookie"] = [
+            f"?{cookie.partition(';')[0].strip()}"
+            for cookie in cookies  # as a parameter
+        ]
+        text = self.text()
+        if text is not None and len(text) > MAX_SHOWN_BODY_CHARS:
+            parsed = self.json()
+            values["body"] = text if parsed is None else parsed[0]
+        return values
+
+    def _shown_body(self, secrets: Secrets) -> dict[str, Json]:
         parsed, text = self.json(), self.text()
         if text is None:
             return {"bytes": len(self.body), "sha256": hashlib.sha256(self.body).hexdigest()}
@@ -107,7 +122,7 @@ class HttpResponse:
             return {"json": parsed[0]}
         shown: dict[str, Json] = {"text": cut_text(text, MAX_SHOWN_BODY_CHARS)}
         if len(text) > MAX_SHOWN_BODY_CHARS:  # so that a replay notices a change behind the cut
-            stable = stable_text(redact_text(text)).encode("utf-8", "replace")
+            stable = stable_text(secrets.hide_known(text)).encode("utf-8", "replace")
             shown["sha256"] = hashlib.sha256(stable).hexdigest()
         if parsed is None and self.body and _JSON_TYPE.fullmatch(self._media_type):
             shown["problem"] = "the body is not valid JSON"
