@@ -11,12 +11,14 @@ import asyncio
 import html
 import os
 import re
+import secrets
 import shlex
 import signal
 import socket
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,6 +49,7 @@ _PICTURE_TEXT: Final = re.compile(
 )
 _PICTURE_COLUMN_WIDTH: Final = 12.2
 _PORT: Final = re.compile(r"\b477\d\b")
+_PORTS: Final = range(15_000, 30_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +178,12 @@ class Shell:
 
 
 def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
+    """A free port below those of outgoing connections: a page may bind it much later."""
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return str(port)
 
 
 @pytest.fixture
