@@ -39,6 +39,16 @@ ENVIRON: Final = {
         (f'{{"access_token": "{TOKEN}"}}', '{"access_token": "{{ secret.1 }}"}'),
         (f"/reset?token={TOKEN}&page=2", "/reset?token={{ secret.1 }}&page=2"),
         (f"key is {ENVIRON['SHOP_TOKEN']}.", "key is {{ env.SHOP_TOKEN }}."),
+        (
+            {"cart": TOKEN, "token": TOKEN, "z": TOKEN},
+            {"cart": "{{ secret.1 }}", "token": "{{ secret.1 }}", "z": "{{ secret.1 }}"},
+        ),
+        ({"key": "cinnamon-tea", "b": "tea"}, {"key": "cinnamon-tea", "b": "tea"}),
+        ("/search?key=cinnamon-tea&page=2", "/search?key=cinnamon-tea&page=2"),
+        (f"See /reset?token={TOKEN}.", "See /reset?token={{ secret.1 }}."),
+        (f'<a href="/?u=3&amp;token={TOKEN}">', '<a href="/?u=3&amp;token={{ secret.1 }}">'),
+        (f"a=1; session={TOKEN}", f"a=1; session={TOKEN}"),
+        ({"cookie": f"a=1; session={TOKEN}"}, {"cookie": "{{ secret.1 }}"}),
         ({"errors": {"password": "is too short"}}, {"errors": {"password": "is too short"}}),
         ({"name": "tea", "token_count": 3}, {"name": "tea", "token_count": 3}),
         ("{{ secret.1 }}", "{{ secret.1 }}"),
@@ -56,6 +66,31 @@ def test_each_secret_of_a_field_has_a_number_even_if_two_are_equal() -> None:
 
     assert names == equal == [{"token": "{{ secret.1 }}"}, {"token": "{{ secret.2 }}"}]
     assert second_run.insert({"a": "{{ secret.1 }} {{secret.2}}"}) == {"a": f"{TOKEN} {TOKEN}"}
+
+
+def test_a_token_of_a_url_is_decoded_and_encoded_again() -> None:
+    secrets = Secrets()
+    assert secrets.hide("/reset?token=ab%2Bcd%3D%3DXk29dLq8") == "/reset?token={{ secret.1 }}"
+
+    assert secrets.insert({"url": "/reset?token={{ secret.1 }}", "json": "{{ secret.1 }}"}) == {
+        "url": "/reset?token=ab%2Bcd%3D%3DXk29dLq8",
+        "json": "ab+cd==Xk29dLq8",
+    }
+
+
+def test_only_arguments_that_have_a_syntax_are_encoded() -> None:
+    secrets = Secrets()
+    secrets.hide({"token": "a+b=Xk29dLq8Zpw7"})
+
+    assert secrets.insert({"query": {"url": "{{ secret.1 }}"}}) == {
+        "query": {"url": "a+b=Xk29dLq8Zpw7"}
+    }
+
+
+def test_thousands_of_tokens_are_hidden() -> None:
+    tokens = [{"token": f"tok-Xk29dLq8Zpw7R{number}"} for number in range(5_000)]
+
+    assert Secrets().hide(tokens)[-1] == {"token": "{{ secret.5000 }}"}
 
 
 def test_names_in_arguments_become_values() -> None:

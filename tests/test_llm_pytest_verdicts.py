@@ -146,7 +146,18 @@ class Case:
             f"a step that is checked as {step}": Case(
                 (replace(assertion(1, passed=True), step=step),), "PASS", spec=SPEC
             )
-            for step in ("2", "Step 2", "#2", "2. Pay", "2.0", "step 2: Pay", "Pay")
+            for step in (
+                "2",
+                "Step 2",
+                "#2",
+                "2. Pay",
+                "2.0",
+                "step 2: Pay",
+                "Pay",
+                "pay",
+                "step_2",
+                "(2)",
+            )
         },
         "a step that is checked by a plugin": Case(
             (replace(CALL, tool="shop_pay", step="2"),), "PASS", spec=SPEC

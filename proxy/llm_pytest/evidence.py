@@ -15,8 +15,8 @@ from msgspec import Struct
 from llm_proxy.turns import Json
 from llm_pytest.models import TestSpec
 
-_STEP_NUMBER: Final = re.compile(r"(?:step)?\s*#?\s*([0-9]{1,4})(?![0-9])", re.IGNORECASE)
-"""The forms in which models write a step: `2`, `Step 2`, `#2`, `2. Pay`."""
+_STEP_NUMBER: Final = re.compile(r"\W*(?:steps?)?[\W_]*([0-9]{1,4})(?![0-9])", re.IGNORECASE)
+"""The forms in which models write a step: `2`, `Step 2`, `#2`, `2. Pay`, `step_2`."""
 
 
 class ToolCallRecord(Struct, frozen=True):
@@ -41,9 +41,9 @@ class ToolCallRecord(Struct, frozen=True):
 
     def step_number(self, spec: TestSpec) -> int | None:
         """The number of its step; None for the setup, the teardown, and anything else."""
-        names = [step.name for step in spec.steps]
-        if self.step in names:
-            return names.index(self.step) + 1
+        names = [step.name.casefold() for step in spec.steps]
+        if (name := self.step.strip().casefold()) in names:
+            return names.index(name) + 1
         number = int(found[1]) if (found := _STEP_NUMBER.match(self.step)) else 0
         return number if 1 <= number <= len(names) else None
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from llm_proxy.redaction import (
     DEFAULT_REDACTION,
@@ -36,12 +36,15 @@ _NAME: Final = re.compile(r"\{\{ *((?:env|secret)\.[A-Za-z0-9_]+) *\}\}")
 _MIN_CHARS: Final = 8
 """A shorter value may be an ordinary word elsewhere in a result."""
 _MIN_ENVIRONMENT_CHARS: Final = 12
+_MAX_KNOWN: Final = 500
+"""The most secrets that are searched for elsewhere; each costs a search in every text."""
 _MAX_DEPTH: Final = 100
 """Deeper values stay as they are."""
 
-_PARAMETER: Final = re.compile(r"[?&#]([\w.-]{1,60})=([^&#\s\"'<>{}]{8,})")
-"""A parameter of a URL."""
-_AUTHORIZATION: Final = re.compile(r"[A-Za-z][A-Za-z-]{1,20} \S+")
+_PARAMETER: Final = re.compile(
+    r"(?:[?&#]|&amp;)([\w.-]{1,60})=([^&#;\s\"'<>{}()\\*]{8,})(?<![.,;:!?])"
+)
+"""A parameter of a URL in any text."""
 _ENCODINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "url": partial(quote, safe=""), "pattern": re.escape, "matches": re.escape,
 }  # fmt: skip
@@ -87,15 +90,20 @@ class Secrets:
         without a value.
         """
 
-        def insert_in_text(text: str, member: str) -> str:
-            encode = _ENCODINGS.get(member, str)
-            return _NAME.sub(lambda found: encode(self._value_of(found[1])), text)
+        def insert_in(name: str, argument: Json) -> Json:
+            encode = _ENCODINGS.get(name, str)
 
-        return {name: _map_texts(each, insert_in_text, name) for name, each in arguments.items()}
+            def insert_in_text(text: str, _: str) -> str:
+                return _NAME.sub(lambda found: encode(self._value_of(found[1])), text)
+
+            return _map_texts(argument, insert_in_text)
+
+        return {name: insert_in(name, argument) for name, argument in arguments.items()}
 
     def hide(self, value: Any) -> Any:
         """A JSON value with the names in place of the secrets, which are numbered as they come."""
-        return _map_texts(value, self._hide_in_text, change_name=self._hide_known_in_text)
+        # A second time, for what comes before the field that shows that it is a secret.
+        return self.hide_known(_map_texts(value, self._hide_in_text))
 
     def hide_known(self, value: Any) -> Any:
         """A JSON value with names in place of the secrets that have one."""
@@ -113,28 +121,23 @@ class Secrets:
     def _hide_in_text(self, text: str, member: str) -> str:
         pieces: list[str] = []
         offset = 0
-        for begin, end in self._spans(text, member):
+        for begin, end, secret in self._spans(text, member):
             if begin >= offset:
-                pieces += (
-                    self._hide_known_in_text(text[offset:begin]),
-                    self._name_of(text[begin:end]),
-                )
+                pieces += (text[offset:begin], self._name_of(secret))
                 offset = end
-        pieces.append(self._hide_known_in_text(text[offset:]))
-        return "".join(pieces)
+        return "".join([*pieces, text[offset:]])
 
-    def _spans(self, text: str, member: str) -> list[tuple[int, int]]:
-        """The begin and end of each secret in a text that a member contains."""
+    def _spans(self, text: str, member: str) -> list[tuple[int, int, str]]:
+        """The begin, the end and the value of each secret in a text that a member contains."""
         spans = [
-            (change.begin, change.end)
+            (change.begin, change.end, _decoded_json(text[change.begin : change.end]))
             for change in self._redaction.find_changes(text, member)
-            # A sentence in a field such as `errors.password` is no secret.
-            if " " not in text[change.begin : change.end] or _AUTHORIZATION.fullmatch(text)
+            if not _is_sentence(text[change.begin : change.end])
         ]
         spans += [
-            match.span(2)
+            (*match.span(2), unquote(match[2]))
             for match in _PARAMETER.finditer(text)
-            if is_credential_parameter(match[1])
+            if is_credential_parameter(match[1]) and has_secret_shape(match[2].encode())
         ]
         return sorted(spans)
 
@@ -145,10 +148,10 @@ class Secrets:
             return self._shown(known_name, secret)
         self._found_count += 1
         name = f"secret.{self._found_count}"
-        if "\\" in secret:  # in JSON within a text
-            with suppress(ValueError):
-                secret = str(json.loads(f'"{secret}"'))
-        self._name_by_value.setdefault(secret, name)
+        # Elsewhere, an ordinary word is no secret, even if it is the value of a secret field.
+        is_distinctive = len(secret) >= _MIN_CHARS and has_secret_shape(secret.encode())
+        if is_distinctive and len(self._name_by_value) < _MAX_KNOWN:
+            self._name_by_value[secret] = name
         return self._shown(name, secret)
 
     def _shown(self, name: str, secret: str) -> str:
@@ -157,9 +160,23 @@ class Secrets:
 
     def _hide_known_in_text(self, text: str) -> str:
         for value, name in self._name_by_value.items():
-            if len(value) >= _MIN_CHARS and value in text:
+            if value in text and len(value) >= _MIN_CHARS:
                 text = text.replace(value, self._shown(name, value))
         return text
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether a text is no secret although its field has the name of one: `errors.password`."""
+    words = text.split(" ")
+    return len(words) > 1 and not any(has_secret_shape(word.encode()) for word in words)
+
+
+def _decoded_json(secret: str) -> str:
+    """A secret without the escapes that it has in JSON within a text."""
+    if "\\" in secret:
+        with suppress(ValueError):
+            return str(json.loads(f'"{secret}"'))
+    return secret
 
 
 def _map_texts(

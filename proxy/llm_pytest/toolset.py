@@ -157,6 +157,7 @@ class ToolSet:
             )
         try:
             result = await self._run(family_tool.tool, self._secrets.insert(arguments))
+            result = _in_order(result, keeps_members=family_tool.is_built_in)
         except asyncio.CancelledError:
             raise
         except AssertionError as error:
@@ -166,7 +167,6 @@ class ToolSet:
             is_check = family_tool.is_assertion or not isinstance(error, Exception)
             has_passed = False if is_check else None
             return _Outcome({"error": _failure_text(error)}, is_error=True, has_passed=has_passed)
-        result = _in_order(result, keeps_members=family_tool.is_built_in)
         if not family_tool.is_assertion:
             return _Outcome(result)
         return _Outcome(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.matching.tool_results import stable_text
+from llm_proxy.redaction import has_secret_shape
 from llm_proxy.turns import Json
 from llm_pytest.plugin_base import ToolError
 from llm_pytest.secrets import Secrets
@@ -103,11 +104,13 @@ class HttpResponse:
     def _values_that_are_not_shown(self) -> dict[str, Json]:
         """What assertions may show later: headers, cookies, and a body that is cut."""
         values: dict[str, Json] = {name: self.header(name) for name, _ in self.headers}
-        cookies = (value for name, value in self.headers if name == "set-cookie")
-        values["set-cookie"] = [
-            f"?{cookie.partition(';')[0].strip()}"
-            for cookie in cookies  # as a parameter
-        ]
+        cookies = (
+            value.partition(";")[0].partition("=")[2].strip()
+            for name, value in self.headers
+            if name == "set-cookie"
+        )
+        # A cookie such as `theme=dark` is no secret.
+        values["set-cookie"] = [each for each in cookies if has_secret_shape(each.encode())]
         text = self.text()
         if text is not None and len(text) > MAX_SHOWN_BODY_CHARS:
             parsed = self.json()
