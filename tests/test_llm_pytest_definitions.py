@@ -337,6 +337,18 @@ def test_a_missing_environment_variable_names_file_place_and_variable() -> None:
     ]
 
 
+def test_variables_that_grow_exponentially_are_refused() -> None:
+    twelve = [f"  v{n}: '{f'{{{{ v{n - 1} }}}}' * 12}'" for n in range(1, 12)]
+    content = "\n".join(["name: a", "variables:", "  v0: xxxxxxxxxx", *twelve]) + STEPS
+
+    with pytest.raises(DefinitionError) as caught:
+        resolve(parse(content), {}, "a.yaml")
+
+    assert str(caught.value).split("\n")[0] == (
+        "a.yaml: $.variables.v4: the variables add too many characters; shorten them"
+    )
+
+
 @each_row(
     ("text", "rendered"),
     [("{{ env.items }}", "k"), ("{{env.EMPTY}}", ""), ("{{  env.A_1  }}", "{{x}}")],

@@ -36,8 +36,6 @@ from llm_proxy.turns import Json
 
 MAX_STEPS: Final = 20_000
 """Nodes that all paths evaluated for one request may visit in total; 1 to 2 µs each."""
-
-
 _MAX_PATH_CHARS: Final = 2000
 """The most characters of a path: Python crashes if too many of its segments wait for each other."""
 

@@ -30,6 +30,7 @@ from llm_proxy.scenario.documents.parsing import Node
 from llm_proxy.yaml_composer import SourceMark
 from llm_pytest import variables
 from llm_pytest.models import TestSpec, VariableValue
+from llm_pytest.prompt import one_line
 
 MAX_DEFINITION_BYTES: Final = 100 << 10
 """Larger files are rejected: Linux limits the prompt, an argument of a command, to 128 KiB."""
@@ -166,18 +167,23 @@ def check_definition(file: str, content: bytes) -> CheckedDefinition:
 def resolve(spec: TestSpec, environ: Mapping[str, str], file: str = "") -> TestSpec:
     """The definition with the values of its variables and of the environment in all texts.
 
-    `file` is for messages.  Raises `DefinitionError`.
+    `file` is for messages.  Raises `DefinitionError`, also if the texts become more than
+    `MAX_DEFINITION_BYTES` characters longer.
     """
     mistakes: list[DocumentMistake] = []
+    max_growth = MAX_DEFINITION_BYTES
     values: dict[str, VariableValue] = {}
 
     def render(text: str, path: str) -> str:
+        nonlocal max_growth
         try:
-            return variables.render(text, values, environ)
-        except variables.MissingVariable as error:
+            rendered = variables.render(text, values, environ, max_growth)
+        except variables.VariableError as error:
             problem = f"{path}: {error}"
             mistakes.append(DocumentMistake(file or spec.name, 0, 0, path, problem))
             return ""
+        max_growth -= len(rendered) - len(text)
+        return rendered
 
     def render_all(texts: tuple[str, ...], path: str) -> tuple[str, ...]:
         return tuple(render(text, f"{path}[{index}]") for index, text in enumerate(texts))
@@ -296,7 +302,7 @@ class _NodeChecker:
                 continue
             path = f"$.steps[{index}].{name.name}"
             yield from self._mistakes_in_name(name, path)
-            first = first_by_name.setdefault(_one_line(name.value), name.mark)
+            first = first_by_name.setdefault(one_line(name.value), name.mark)
             if first != name.mark:
                 problem = f"duplicate step name {quote_text(name.value)}"
                 message = f"{problem}; the first one is at line {first.line}"
@@ -360,8 +366,3 @@ class _NodeChecker:
 
     def _mistake(self, mark: SourceMark, path: str, message: str) -> DocumentMistake:
         return DocumentMistake(self._file, *mark, path, message)
-
-
-def _one_line(text: str) -> str:
-    """A name with single spaces, as the prompt has it."""
-    return " ".join(text.split())

@@ -57,11 +57,12 @@ def _template() -> jinja2.Template:
         loader=jinja2.PackageLoader("llm_pytest"),
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"one_line": _one_line, "block": _block, "item": _item}
+    environment.filters |= {"one_line": one_line, "block": _block, "item": _item}
     return environment.get_template(TEMPLATE_NAME)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A name with single spaces, as the prompt has it."""
     return " ".join(text.split())
 
 

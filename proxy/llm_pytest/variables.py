@@ -22,8 +22,8 @@ _EXPRESSION: Final = re.compile(
 """Two braces, and what follows if that is an expression."""
 
 
-class MissingVariable(LLMTestError):
-    """An environment variable that a text needs is not set."""
+class VariableError(LLMTestError):
+    """The value of a variable that a text needs is missing, or too long."""
 
 
 def expressions(text: str) -> Iterator[str]:
@@ -38,13 +38,25 @@ def replace_expressions(text: str, replace: Callable[[str, str], str]) -> str:
     return _EXPRESSION.sub(lambda match: replace(match[1] or "", match[0]), text)
 
 
-def render(text: str, values: Mapping[str, VariableValue], environ: Mapping[str, str]) -> str:
+def render(
+    text: str, values: Mapping[str, VariableValue], environ: Mapping[str, str], max_growth: int
+) -> str:
     """A text with the values filled in; booleans as in YAML, and secrets as `{{ env.NAME }}`.
 
-    All names in it are known.  Raises `MissingVariable`.
+    All names in it are known.  Raises `VariableError`, also if the text becomes more than
+    `max_growth` characters longer: values that use others grow exponentially.
     """
+    growth = 0
 
-    def value_of(expression: str, _: str) -> str:
+    def insert(expression: str, whole: str) -> str:
+        nonlocal growth
+        value = value_of(expression)
+        growth += len(value) - len(whole)
+        if growth > max_growth:
+            raise VariableError("the variables add too many characters; shorten them")
+        return value
+
+    def value_of(expression: str) -> str:
         if expression == _BRACES:
             return "{{"
         if not expression.startswith(ENVIRONMENT_PREFIX):
@@ -52,13 +64,13 @@ def render(text: str, values: Mapping[str, VariableValue], environ: Mapping[str,
             return str(value).lower() if isinstance(value, bool) else str(value)
         name = expression.removeprefix(ENVIRONMENT_PREFIX)
         if name not in environ:
-            raise MissingVariable(
+            raise VariableError(
                 f"the environment variable {name} is not set; set it before the test, such as in "
                 "a fixture"
             )
         return f"{{{{ {expression} }}}}" if is_credential_name(name) else environ[name]
 
-    return replace_expressions(text, value_of)
+    return replace_expressions(text, insert)
 
 
 def is_valid_name(name: str) -> bool:
